@@ -145,9 +145,10 @@ class SourceKind:
     ``open``: returns the source. ``locate``: turns the text of ``--source`` and the current folder
     into ``Located``, or raises ``SourceError``; None: the tracker is found by walking up
     (``runtime.project``). ``prepare``: turns the options (``Looked.resolved``), issues and
-    ``owned`` into the settings of a fleet. ``beside``: turns the options and the run directory into
-    settings with which a client may read the source. Both raise ``CommandError``; None: settings
-    come from ``locate`` or the project. ``workers``: the number of workers that a fleet would have.
+    ``owned`` into the settings of a fleet. ``client_settings``: turns the options and the run
+    directory into settings with which a client may read the source. Both raise ``CommandError``;
+    None: settings come from ``locate`` or the project. ``workers``: the number of workers that a
+    fleet would have.
 
     ``ingress``: makes the object that serves the sockets of a push source (``runtime.sources``).
     ``prompt``: ``take`` and ``settle`` only touch memory, so the loop does not wait for them.
@@ -166,7 +167,7 @@ class SourceKind:
     named: bool = True
     locate: Callable[[str, Path], Located] | None = None
     prepare: Callable[..., FleetSettings] | None = None
-    beside: Callable[[Any, Path], FleetSettings] | None = None
+    client_settings: Callable[[Any, Path], FleetSettings] | None = None
     workers: Callable[[Any], int] | None = None
     ingress: Callable[..., Any] | None = None
     prompt: bool = False

@@ -215,10 +215,10 @@ TRUST_ALL, TRUST_NO_AGENT = "yes", "agent=no"
 
 
 def _trust(value: Any) -> str:
-    said = TRUST_ALL if value == 1 or value == "1" else value
-    if said not in (TRUST_ALL, TRUST_NO_AGENT):
+    text = TRUST_ALL if value == 1 or value == "1" else value
+    if text not in (TRUST_ALL, TRUST_NO_AGENT):
         raise ValueError(f'"1", "{TRUST_ALL}" or "{TRUST_NO_AGENT}"')
-    return str(said)
+    return str(text)
 
 
 TEXT = ValueKind(_text)
@@ -785,8 +785,8 @@ def as_toml(value: Any) -> str:
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):
         value = dict(value)
     if isinstance(value, Mapping):
-        said = (f"{json.dumps(key)} = {as_toml(each)}" for key, each in value.items())
-        return f"{{ {', '.join(said)} }}"
+        pairs = (f"{json.dumps(key)} = {as_toml(each)}" for key, each in value.items())
+        return f"{{ {', '.join(pairs)} }}"
     if isinstance(value, tuple):
         return "[" + ", ".join(map(as_toml, value)) + "]"
     # Texts, numbers and booleans are the same in JSON and TOML, except a delete character.

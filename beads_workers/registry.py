@@ -145,7 +145,7 @@ Each module has ``register(app)``. A test compares the sentences with the help t
 
 def commands() -> dict[str, dict[str, str]]:
     """Return ``COMMANDS`` without the modules that are not installed."""
-    return {module: said for module, said in COMMANDS.items() if _is_there(module)}
+    return {module: names for module, names in COMMANDS.items() if _is_there(module)}
 
 
 def _is_there(module: str) -> bool:

@@ -109,7 +109,7 @@ class Usage:
             sum(known) if known else None,
         )
 
-    def beyond(self, other: Usage) -> Usage:
+    def minus(self, other: Usage) -> Usage:
         """Return this total minus an earlier one; no number is below 0."""
         money = None if self.money is None else max(0.0, self.money - (other.money or 0.0))
         return Usage(
@@ -279,10 +279,10 @@ class Tally:
     printed: deque[str] = field(default_factory=lambda: deque(maxlen=PRINTED_LINES_MAX))
     _unpaid: dict[str, Usage] = field(default_factory=dict)
 
-    def hear(self, events: Iterable[Event]) -> None:
+    def apply(self, events: Iterable[Event]) -> None:
         """Add the events of a parser."""
         for event in events:
-            self._hear(event)
+            self._apply(event)
 
     @property
     def is_over(self) -> bool:
@@ -306,7 +306,7 @@ class Tally:
                 total += price.of(unpaid)
         return total if self.usage else None
 
-    def _hear(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         self.began = self.began or not isinstance(event, _NO_BEGINNING)
         match event:
             case Session(id):

@@ -61,7 +61,7 @@ class Parser(ABC):
         return activity(tool, arguments, self.folder)
 
     @abstractmethod
-    def read(self, said: Fields) -> Iterable[events.Event]:
+    def read(self, fields: Fields) -> Iterable[events.Event]:
         """Return the events of one object of the stream: none, for most of them."""
 
     def line(self, line: str) -> Iterable[events.Event]:
@@ -81,7 +81,7 @@ class Parser(ABC):
 
 class Fields:
     """An object of a stream. No access raises: a value that is missing, or of another type, is
-    empty. A path leads through objects: ``said.text("message", "id")``."""
+    empty. A path leads through objects: ``fields.text("message", "id")``."""
 
     __slots__ = ("_fields",)
 

@@ -115,23 +115,25 @@ def risky_part(file: str, content: bytes) -> dict[str, Any]:
 
         return {"all that is in it": sha256(content).hexdigest()}
     try:
-        said = tomllib.loads(content.decode()) if file.endswith(".toml") else json.loads(content)
+        settings = (
+            tomllib.loads(content.decode()) if file.endswith(".toml") else json.loads(content)
+        )
     except (ValueError, RecursionError):
         return {"what cannot be read": content.decode("latin-1")}
-    if not isinstance(said, dict):
+    if not isinstance(settings, dict):
         return {}
     if file == ".mcp.json":
-        return said if said.get("mcpServers") else {}
+        return settings if settings.get("mcpServers") else {}
     harmless = _HARMLESS.get(file, frozenset())
-    return {key: each for key, each in said.items() if _is_risky(key, each, harmless)}
+    return {key: each for key, each in settings.items() if _is_risky(key, each, harmless)}
 
 
-def _is_risky(key: str, said: Any, harmless: frozenset[str]) -> bool:
-    if key in harmless or not said:
+def _is_risky(key: str, value: Any, harmless: frozenset[str]) -> bool:
+    if key in harmless or not value:
         return False
-    if key == "permissions" and isinstance(said, dict):
-        return not _REFUSING.issuperset(said)
-    return not (key == "hooks" and _is_of_bd(said))
+    if key == "permissions" and isinstance(value, dict):
+        return not _REFUSING.issuperset(value)
+    return not (key == "hooks" and _is_of_bd(value))
 
 
 def _is_of_bd(hooks: Any) -> bool:

@@ -132,9 +132,11 @@ def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
     comments are included: ``all``, ``none``, or ``owner``, those of the issue's author.
     """
     author = _text(issue, "created_by")
-    said = [_comment(each) for each in _list(issue, "comments") if isinstance(each, dict)]
+    written = [_comment(each) for each in _list(issue, "comments") if isinstance(each, dict)]
     if comments != "all":
-        said = [each for each in said if comments == "owner" and author and each.author == author]
+        written = [
+            each for each in written if comments == "owner" and author and each.author == author
+        ]
     named = [each for each in _list(issue, "dependencies") if isinstance(each, dict)]
     above = [each for each in named if "parent-child" in _kinds(each)]
     parent = _text(issue, "parent") or next((_id(each) for each in above), "")
@@ -148,7 +150,7 @@ def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
         acceptance=_text(issue, "acceptance_criteria"),
         design=_text(issue, "design"),
         notes=_text(issue, "notes"),
-        comments=tuple(each for each in said if each.text.strip()),
+        comments=tuple(each for each in written if each.text.strip()),
         labels=tuple(each for each in _list(issue, "labels") if isinstance(each, str)),
         parent=parent,
         parent_title=next((_text(each, "title") for each in above if _id(each) == parent), ""),
@@ -355,8 +357,8 @@ def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _kinds(dependency: Mapping[str, Any]) -> tuple[str, ...]:
-    said = (_text(dependency, "type"), _text(dependency, "dependency_type"))
-    return tuple(each for each in said if each) or ("blocks",)
+    kinds = (_text(dependency, "type"), _text(dependency, "dependency_type"))
+    return tuple(each for each in kinds if each) or ("blocks",)
 
 
 def _id(dependency: Mapping[str, Any]) -> str:

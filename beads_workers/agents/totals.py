@@ -68,7 +68,7 @@ class Increments:
         self._session = self._last.session
         self._messages: OrderedDict[str, Usage] = OrderedDict()
         self._answered: dict[str, Usage] = {}
-        self._told: dict[str, Usage] = {}
+        self._emitted: dict[str, Usage] = {}
         self._reported: ByModel | None = None
 
     def begin(self, session: str) -> None:
@@ -85,21 +85,21 @@ class Increments:
             self._messages.move_to_end(message_id)
             if len(self._messages) > MESSAGES_MAX:
                 self._messages.popitem(last=False)
-        model, more = usage.model, usage.beyond(before)
+        model, more = usage.model, usage.minus(before)
         answered = self._answered.get(model, Usage(model)).plus(more)
         if model in self._answered or len(self._answered) < MODELS_MAX:
             self._answered[model] = answered
         if self._reported is None:
             return self._tell([more])
-        return self._tell([answered.beyond(self._told.get(model, _NOTHING))])
+        return self._tell([answered.minus(self._emitted.get(model, _NOTHING))])
 
     def total(self, usages: Iterable[Usage]) -> list[Usage]:
         """Add a total by model: of this process, or of the whole session. May be called several
         times."""
         self._reported = total = _sum(usages)
         base = self._base(total)
-        own = (usage.beyond(base.get(model, _NOTHING)) for model, usage in total.items())
-        return self._tell([usage.beyond(self._told.get(usage.model, _NOTHING)) for usage in own])
+        own = (usage.minus(base.get(model, _NOTHING)) for model, usage in total.items())
+        return self._tell([usage.minus(self._emitted.get(usage.model, _NOTHING)) for usage in own])
 
     def totals(self, prices: Prices = MappingProxyType({})) -> Totals:
         """Return the totals for the next process of this session.
@@ -109,8 +109,8 @@ class Increments:
         """
         if self._reported is not None:
             return Totals(self._session, self._reported)
-        told = (_priced(usage, prices) for usage in self._told.values())
-        unreported = _sum([*self._last.unreported.values(), *told])
+        priced = (_priced(usage, prices) for usage in self._emitted.values())
+        unreported = _sum([*self._last.unreported.values(), *priced])
         return Totals(self._session, self._last.reported, unreported)
 
     def _base(self, total: ByModel) -> ByModel:
@@ -126,16 +126,16 @@ class Increments:
             for base in (both, last.reported)
             if all(total.get(m, _NOTHING).covers(usage) for m, usage in base.items())
         ]
-        heard = _tokens(self._told)
-        return min([*possible, {}], key=lambda base: abs(_tokens(total) - _tokens(base) - heard))
+        emitted = _tokens(self._emitted)
+        return min([*possible, {}], key=lambda base: abs(_tokens(total) - _tokens(base) - emitted))
 
     def _tell(self, increments: Iterable[Usage]) -> list[Usage]:
-        told = [usage for usage in increments if usage.tokens or usage.money]
-        for usage in told:
-            before = self._told.get(usage.model, Usage(usage.model))
-            if usage.model in self._told or len(self._told) < MODELS_MAX:
-                self._told[usage.model] = before.plus(usage)
-        return told
+        emitted = [usage for usage in increments if usage.tokens or usage.money]
+        for usage in emitted:
+            before = self._emitted.get(usage.model, Usage(usage.model))
+            if usage.model in self._emitted or len(self._emitted) < MODELS_MAX:
+                self._emitted[usage.model] = before.plus(usage)
+        return emitted
 
 
 _NOTHING = Usage()

@@ -34,7 +34,7 @@ class AttemptContext:
     log: MaskedLog
     usage: UsageFile
     clocks: Clocks
-    told: Callable[[], bool]
+    must_end: Callable[[], bool]
     pays_overage: bool
     changed: Callable[[], bool | None]
     tell: Callable[[str], None]
@@ -97,9 +97,9 @@ class WorkingAgent:
             argv,
             called.stdin,
             environment,
-            Hearing(run.heard, run.complained, run.tick),
+            Hearing(run.read_output, run.read_errors, run.tick),
             self._around.clocks,
-            lambda: self._around.told() or run.overage is not None,
+            lambda: self._around.must_end() or run.overage is not None,
         )
         self._last = run.end()
         self.tally, self.session = run.tally, run.tally.session
@@ -158,7 +158,7 @@ class _Run:
         self.overage: Limit | None = None
         self._spec, self._adapter, self._around, self._request = spec, adapter, around, request
         self._errors = PlainParser()
-        self._beside = SessionFile(adapter, environment)
+        self._session_file = SessionFile(adapter, environment)
         self._told_at = 0.0
 
     def begin(self, last: Totals | None) -> None:
@@ -170,62 +170,62 @@ class _Run:
         usage.begin(spec.name, spec.model, spec.prices, works=works, adapter=spec.adapter)
         if request.session:
             usage.session(request.session, last or Totals())
-            self._look_beside(request.session, at=None if request.resume else 0)
+            self._find_session_file(request.session, at=None if request.resume else 0)
         by = f", session {request.session}" if request.session else ""
         # ``cli.agent_logs`` reads this line: from here on the lines are that adapter's.
         self._around.log.say(f"agent {spec.name}, adapter {spec.adapter}{by}")
 
-    def heard(self, data: bytes) -> bool:
+    def read_output(self, data: bytes) -> bool:
         """Handle data of stdout; return whether the agent has reported its end."""
         self._around.log.write(data)
-        self._read_beside()  # First: known answers explain the total that has them.
-        self._hear(self._parser.feed(data))
+        self._read_session_file()  # First: known answers explain the total that has them.
+        self._add_events(self._parser.feed(data))
         return self.tally.is_over
 
-    def complained(self, data: bytes) -> None:
+    def read_errors(self, data: bytes) -> None:
         """Handle data of stderr."""
         self._around.log.write(data)
-        self._hear(self._errors.feed(data))
+        self._add_events(self._errors.feed(data))
 
     def tick(self) -> None:
         """Read the usage that the agent CLI has written, and report progress; called now and then,
         with or without output."""
-        self._look_beside(self.tally.session)
-        self._read_beside()
+        self._find_session_file(self.tally.session)
+        self._read_session_file()
         if (now := time.monotonic()) - self._told_at >= PROGRESS_SECONDS:
             self._told_at = now
             self._around.tell(self.tally.activity)
 
     def end(self) -> Totals:
         """Read the rest after the process has ended; return what its session had used by then."""
-        self._read_beside()
-        self._hear([*self._parser.end(), *self._errors.end()])
+        self._read_session_file()
+        self._add_events([*self._parser.end(), *self._errors.end()])
         with suppress(OSError):  # Most agents write none.
-            told = Path(self._request.usage_file).read_text("utf-8", "replace")
-            self._hear(self._parser.usage_told(told))
+            usage_text = Path(self._request.usage_file).read_text("utf-8", "replace")
+            self._add_events(self._parser.usage_told(usage_text))
         self._around.log.flush()
         return self._totals()
 
     def _totals(self) -> Totals:
         return self._parser.totals(prices_of(self._spec.prices))
 
-    def _look_beside(self, session: str, at: int | None = 0) -> None:
-        if self._beside.begin(session, at):
-            self._around.usage.beside(self._beside.path, self._beside.at)
+    def _find_session_file(self, session: str, at: int | None = 0) -> None:
+        if self._session_file.begin(session, at):
+            self._around.usage.session_file(self._session_file.path, self._session_file.at)
 
-    def _read_beside(self) -> None:
-        for line, at in self._beside.read():
-            self._hear(self._parser.usage_told(line), at)
+    def _read_session_file(self) -> None:
+        for line, at in self._session_file.read():
+            self._add_events(self._parser.usage_told(line), at)
 
-    def _hear(self, events: list[Event], at: int | None = None) -> None:
+    def _add_events(self, events: list[Event], at: int | None = None) -> None:
         for event in events:
             if isinstance(event, Session):
                 self._around.usage.session(event.id, self._totals())
-                self._look_beside(event.id)
+                self._find_session_file(event.id)
             elif isinstance(event, Limit) and event.overage and not self._around.pays_overage:
                 self.overage = event
         if used := [event for event in events if isinstance(event, Usage)]:
             self._around.usage.add(used, self._totals(), at)
-        self.tally.hear(events)
+        self.tally.apply(events)
         if any(isinstance(event, FinalResult) for event in events):
             self._told_at = 0.0

@@ -30,7 +30,7 @@ class Git:
     def __call__(
         self,
         *arguments: str,
-        given: str | None = None,
+        stdin: str | None = None,
         index: str | None = None,
         places: Mapping[str, str] | None = None,
     ) -> str:
@@ -39,7 +39,7 @@ class Git:
         ``index``: another index than the folder's own; ``places``: as in ``worktrees.git.call``.
         """
         places = {**(places or {}), **({"GIT_INDEX_FILE": index} if index else {})}
-        done = self.ask(*arguments, given=given, places=places)
+        done = self.ask(*arguments, stdin=stdin, places=places)
         if done.status != 0:
             raise git.failure(arguments, done)
         return done.output
@@ -47,7 +47,7 @@ class Git:
     def ask(
         self,
         *arguments: str,
-        given: str | None = None,
+        stdin: str | None = None,
         places: Mapping[str, str] | None = None,
         good: tuple[int, ...] = (0,),
     ) -> git.GitCall:
@@ -57,7 +57,7 @@ class Git:
         """
         for tries_left in reversed(range(git.TRIES_MAX)):
             try:
-                done = self.once(*arguments, given=given, places=places)
+                done = self.once(*arguments, stdin=stdin, places=places)
             except git.GitNoAnswer:
                 if not tries_left:
                     raise
@@ -77,14 +77,14 @@ class Git:
     def once(
         self,
         *arguments: str,
-        given: str | None = None,
+        stdin: str | None = None,
         places: Mapping[str, str] | None = None,
     ) -> git.GitCall:
         """Call git without another try, for a call that changes something."""
         try:
             return git.call(
                 *(self.folder, *arguments),
-                given=given,
+                stdin=stdin,
                 places=places,
                 seconds=self.seconds,
                 tries=1,

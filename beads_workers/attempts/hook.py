@@ -106,8 +106,8 @@ def _is_meant(arguments: list[str], issue: str) -> bool:
 def main() -> int:
     """Run the hook; return 2 for a refusal, with the reason on stderr, and 0 otherwise."""
     try:
-        said = json.load(sys.stdin)
-        line = said["tool_input"]["command"]
+        call = json.load(sys.stdin)
+        line = call["tool_input"]["command"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return 0
     why = refusal(line, sys.argv[1]) if isinstance(line, str) and len(sys.argv) > 1 else ""

@@ -82,8 +82,8 @@ def without(folders: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_link(git: Git, commit: str, name: str) -> bool:
-    told = git("ls-tree", "-z", commit, "--", name)
-    return told.startswith(GITLINK)
+    output = git("ls-tree", "-z", commit, "--", name)
+    return output.startswith(GITLINK)
 
 
 def _submodules(git: Git) -> set[str]:
@@ -98,8 +98,8 @@ def _submodules(git: Git) -> set[str]:
 def _leads_to(dot_git: Path, common: Path) -> bool:
     """Return whether a ``.git`` file is that of a linked worktree of this repository."""
     try:
-        said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
-        place = (dot_git.parent / said).resolve()
+        git_directory = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
+        place = (dot_git.parent / git_directory).resolve()
     except OSError:
         return False
     return place.is_relative_to(common.resolve() / "worktrees")

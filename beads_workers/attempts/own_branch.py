@@ -38,12 +38,12 @@ class DoesNotFit(Exception):
 
 @value
 class BranchNow:
-    """The branch as it is. ``commit`` and ``tree``: "" if it is gone; ``here``: whether HEAD is on
-    it."""
+    """The branch as it is. ``commit`` and ``tree``: "" if it is gone; ``checked_out``: whether HEAD
+    is on it."""
 
     commit: str = ""
     tree: str = ""
-    here: bool = False
+    checked_out: bool = False
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class OwnBranch:
         # Once the branch is gone, there may be branches below its name.
         for name, commit, tree, head in rows(self.git("for-each-ref", asked, self.ref), 4):
             if name == self.ref and tree:
-                seen = BranchNow(commit, tree, here=head == "*")
+                seen = BranchNow(commit, tree, checked_out=head == "*")
         self.tip = seen.commit or self.tip
         return seen
 
@@ -131,7 +131,7 @@ class OwnBranch:
         listed = ("rev-list", "--first-parent", "--ignore-missing", "--stdin")
         own: list[str] = []
         landed = moved_by_lander(self.git, name) if name.startswith(f"{LANDING}/") else ()
-        for commit in objects(self.git(*listed, given=asked)):
+        for commit in objects(self.git(*listed, stdin=asked)):
             if commit in landed:
                 break
             own.append(commit)
@@ -151,7 +151,7 @@ class OwnBranch:
 
     def _scratch(self, tree: str, *parents: str) -> str:
         words = [word for parent in parents for word in ("-p", parent)]
-        return self.git(*FALLBACK_IDENTITY, "commit-tree", tree, *words, given="x\n").strip()
+        return self.git(*FALLBACK_IDENTITY, "commit-tree", tree, *words, stdin="x\n").strip()
 
     def _copied(self, commit: str, tree: str, parent: str) -> str:
         asked = ("log", "-1", "--date=raw", log_format("%an", "%ae", "%ad", "%B"), commit)
@@ -159,17 +159,17 @@ class OwnBranch:
         author = {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": mail, "GIT_AUTHOR_DATE": date}
         identity = FALLBACK_IDENTITY if self.git.ask("var", "GIT_COMMITTER_IDENT").status else ()
         made = (*identity, "commit-tree", tree, "-p", parent)
-        return self.git(*made, given=message, places=author).strip()
+        return self.git(*made, stdin=message, places=author).strip()
 
     def _head_name(self) -> str:
         """Return the ref that is checked out, "" if HEAD is detached."""
-        return self._told("symbolic-ref", "--quiet", "HEAD")
+        return self._line("symbolic-ref", "--quiet", "HEAD")
 
     def _commit(self, name: str) -> str:
-        return self._told("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        return self._line("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
 
     def _parent(self, commit: str) -> str:
-        return self._told("rev-parse", "--verify", "--quiet", f"{commit}^1")
+        return self._line("rev-parse", "--verify", "--quiet", f"{commit}^1")
 
     def _tree(self, commit: str) -> str:
         return self.git("rev-parse", f"{commit}^{{tree}}").strip()
@@ -177,7 +177,7 @@ class OwnBranch:
     def _empty_tree(self) -> str:
         return self.git("mktree").strip()
 
-    def _told(self, *asked: str) -> str:
+    def _line(self, *asked: str) -> str:
         done = self.git.answered(*asked, good=(0, NONE_THERE))
         return lines(done.output, 1)[0] if done.status == 0 else ""
 
@@ -199,7 +199,7 @@ def whole_tree(git: Git, only: Sequence[str] = (), besides: Sequence[str] = ()) 
         git("add", "--all", *only, index=index)
         if besides:
             from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
-            given = "".join(f"{name}\0" for name in besides)
+            stdin = "".join(f"{name}\0" for name in besides)
             places = {"GIT_LITERAL_PATHSPECS": "1"}
-            git("add", "--force", *from_stdin, given=given, index=index, places=places)
+            git("add", "--force", *from_stdin, stdin=stdin, index=index, places=places)
         return git("write-tree", index=index).strip()

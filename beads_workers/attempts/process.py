@@ -28,7 +28,7 @@ class EndedBy(Enum):
     NOBODY = ""
     STALL = "stall"
     IDLE_AFTER_RESULT = "result"
-    TOLD = "timeout"
+    MUST_END = "timeout"
 
 
 @value
@@ -74,14 +74,14 @@ def run_agent(
     environment: Mapping[str, str],
     hearing: Hearing,
     clocks: Clocks,
-    told: Callable[[], bool],
+    must_end: Callable[[], bool],
 ) -> ProcessEnd:
     """Run the agent to its end in the current folder; no process of it is left then.
 
-    ``prompt``: what it reads from stdin; None: nothing. ``told``: return whether to end the agent
-    now. Raises ``AgentNotStarted``.
+    ``prompt``: what it reads from stdin; None: nothing. ``must_end``: return whether to end the
+    agent now. Raises ``AgentNotStarted``.
     """
-    running = _Running(hearing, clocks, told)
+    running = _Running(hearing, clocks, must_end)
     running.start(argv, prompt, environment)
     try:
         return running.listen()
@@ -90,8 +90,8 @@ def run_agent(
 
 
 class _Running:
-    def __init__(self, hearing: Hearing, clocks: Clocks, told: Callable[[], bool]) -> None:
-        self._hearing, self._clocks, self._told = hearing, clocks, told
+    def __init__(self, hearing: Hearing, clocks: Clocks, must_end: Callable[[], bool]) -> None:
+        self._hearing, self._clocks, self._must_end = hearing, clocks, must_end
         self._selector = selectors.DefaultSelector()
         self._pid = self._pidfd = -1
         self._pipes: dict[int, Callable[[bytes], object]] = {}
@@ -191,8 +191,8 @@ class _Running:
                 _signal(self._pid, signal.SIGKILL)
             return
         stall = clocks.stall_seconds
-        if self._told():
-            self._end(EndedBy.TOLD, now)
+        if self._must_end():
+            self._end(EndedBy.MUST_END, now)
         elif self._result_at is not None:
             if now - self._result_at >= clocks.after_result_seconds:
                 self._end(EndedBy.IDLE_AFTER_RESULT, now)

@@ -35,17 +35,19 @@ def first_prompt(
     """
     commits = _commits(asked)
     lessons = _lessons(asked, resumed=resumed)
-    if asked.mend is not None:
-        merged = _merged(asked.mend, standing, unmerged)
+    if asked.repair is not None:
+        merged = _merged(asked.repair, standing, unmerged)
         lessons = replace(lessons, error=f"{lessons.error}\n\n{merged}".strip(), mends=True)
     if resumed:
         why = block("How it ended", lessons.error)
         learnt = block("What was found", lessons.verify_output or lessons.remarks)
-        return "\n\n".join(each for each in (_AGAIN, why, learnt, _rules(commits)) if each)
+        return "\n\n".join(each for each in (_GO_ON, why, learnt, _rules(commits)) if each)
     briefing = of_issue(asked.issue, asked.comments)
     briefing = replace(
         briefing,
-        delivered=tuple(_told(each, ends.get(each.issue_id)) for each in briefing.delivered),
+        delivered=tuple(
+            _with_journal(each, ends.get(each.issue_id)) for each in briefing.delivered
+        ),
         id=asked.issue_id,
         title=asked.title,
         attempt=asked.attempt,
@@ -57,9 +59,9 @@ def first_prompt(
     return render(briefing, asked.agent.prompt or TEMPLATE, room)
 
 
-def _merged(mend: Mend, standing: Sequence[str], unmerged: str) -> str:
+def _merged(repair: Mend, standing: Sequence[str], unmerged: str) -> str:
     """Return what was done to the branch so that it can be mended, and how to see both sides."""
-    tip = mend.tip[:12]
+    tip = repair.tip[:12]
     if unmerged:
         return _UNMERGED.format(tip=tip, why=unmerged)
     if not standing:
@@ -71,7 +73,7 @@ def mend_prompt(asked: Assignment, found: str) -> str:
     """Return what is wrong with the work, for the session that did it."""
     first, _, rest = found.partition("\n")
     shown = block("What was found", rest) if rest.strip() else ""
-    return "\n\n".join(each for each in (_MEND, first, shown, _rules(_commits(asked))) if each)
+    return "\n\n".join(each for each in (_REPAIR, first, shown, _rules(_commits(asked))) if each)
 
 
 def _commits(asked: Assignment) -> bool:
@@ -83,15 +85,15 @@ def _rules(commits: bool) -> str:
     return _RULES.format(commit="commit finished work" if commits else "do not commit")
 
 
-def _told(done: Delivered, end: Finished | None) -> Delivered:
+def _with_journal(done: Delivered, end: Finished | None) -> Delivered:
     """Return ``done`` with what our journal knows better than the reason of a close."""
     receipt = end.receipt if end is not None else None
     if end is None or receipt is None:
         return done
     commit = (receipt.head or receipt.commits[-1]) if receipt.commits else done.commit
     ours = close_reason(receipt, end.attempt)
-    told = [done.summary, *([ours] if ours not in done.summary else [])]
-    return replace(done, commit=commit, summary="\n".join(each for each in told if each))
+    reasons = [done.summary, *([ours] if ours not in done.summary else [])]
+    return replace(done, commit=commit, summary="\n".join(each for each in reasons if each))
 
 
 def _lessons(asked: Assignment, *, resumed: bool) -> Lessons:
@@ -119,8 +121,8 @@ What has landed meanwhile (commit {tip}) is being merged into your branch, and c
 {files}
 'git diff' shows both sides, 'git log --merge -p' the commits behind them. Keep what both wanted,
 remove every conflict mark, and commit."""
-_AGAIN = "You worked on this issue before, in this session. It is not done yet: go on with it."
-_MEND = "Your work was looked at, and it is not done yet. Mend it, and all that follows from it."
+_GO_ON = "You worked on this issue before, in this session. It is not done yet: go on with it."
+_REPAIR = "Your work was looked at, and it is not done yet. Mend it, and all that follows from it."
 _RULES = """\
 The same rules hold: {commit}, do not settle the issue in the tracker, do not push,
 and end with a line "Outcome: done", "Outcome: no change needed:" or "Outcome: blocked:"."""

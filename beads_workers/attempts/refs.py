@@ -22,8 +22,8 @@ SHA_CHARS = 12
 
 def refs_now(git: Git) -> dict[str, str]:
     """Return every ref with its object; raises ``GitError``."""
-    told = git("for-each-ref", row_format("%(refname)", "%(objectname)"))
-    return {row[0]: row[1] for row in rows(told, 2)}
+    output = git("for-each-ref", row_format("%(refname)", "%(objectname)"))
+    return {row[0]: row[1] for row in rows(output, 2)}
 
 
 def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
@@ -62,8 +62,8 @@ def moved(git: Git, before: Mapping[str, str]) -> Iterator[str]:
 def moved_by_lander(git: Git, name: str) -> frozenset[str]:
     """Return the commits to which the lander has moved its branch, as the reflog says; raises
     ``GitError``."""
-    told = git("log", "-g", log_format("%H", "%gs"), name, "--")
-    return frozenset(commit for commit, why in rows(told, 2) if why.startswith(WHY))
+    output = git("log", "-g", log_format("%H", "%gs"), name, "--")
+    return frozenset(commit for commit, why in rows(output, 2) if why.startswith(WHY))
 
 
 def _is_landers(git: Git, name: str, old: str, new: str) -> bool:

@@ -74,7 +74,7 @@ class AgentAttempt:
             log=self._log,
             usage=UsageFile(asked.usage_file),
             clocks=Clocks(asked.stall_seconds, term_seconds=asked.term_seconds),
-            told=lambda: self._is_told,
+            must_end=lambda: self._is_told,
             pays_overage=asked.overage,
             changed=self._changed,
             tell=self._tell,
@@ -155,8 +155,8 @@ class AgentAttempt:
         earlier = self._earlier()
         # A killed attempt may have left HEAD elsewhere.
         self._come_back()
-        if self._asked.mend is not None:
-            self._merge(self._asked.mend)
+        if self._asked.repair is not None:
+            self._merge(self._asked.repair)
         if earlier is not None and self._worker.adapter.resumes:
             if earlier.refused and self._changes().any:
                 # The work was there; only its reviewer was refused.
@@ -191,11 +191,11 @@ class AgentAttempt:
             self._tree = ""
         return self._tree == before != ""
 
-    def _merge(self, mend: Mend) -> None:
+    def _merge(self, repair: Mend) -> None:
         """Merge what has landed into the attempt's branch; conflicts are left in the files, to be
         resolved by the agent."""
         try:
-            self._standing = self._place.merge(mend.tip)
+            self._standing = self._place.merge(repair.tip)
         except GitNoAnswer:
             raise
         except (CannotCommit, GitError) as error:
@@ -203,7 +203,7 @@ class AgentAttempt:
             self._log.say(f"what has landed cannot be merged: {error}")
             return
         marks = f", conflicts in {', '.join(self._standing)}" if self._standing else ""
-        self._log.say(f"merged what has landed, {mend.tip[:12]}{marks}")
+        self._log.say(f"merged what has landed, {repair.tip[:12]}{marks}")
 
     def _first_prompt(self, *, resumed: bool, spare: int = 0) -> str:
         """Return the first prompt; ``spare``: bytes to be left for text behind it."""
@@ -275,8 +275,8 @@ class AgentAttempt:
         from beads_workers.core.worker import reason  # Most work passes.
 
         last = reason("\n".join(lines)) or f"exit status {status}"
-        said = "\n".join(lines)
-        return f"verify failed: {last}\n\n$ {command} (exit status {status})\n{said}"
+        output = "\n".join(lines)
+        return f"verify failed: {last}\n\n$ {command} (exit status {status})\n{output}"
 
     def _take_back_from_verify(self) -> None:
         """Undo what a check writes, which is no work: in tracked files it would be in the way of a
@@ -289,7 +289,7 @@ class AgentAttempt:
         """Run the command; return its exit status, and the end of its output."""
         tail = bytearray()
 
-        def heard(data: bytes) -> None:
+        def keep_tail(data: bytes) -> None:
             tail.extend(data)
             del tail[:-VERIFY_TAIL_BYTES]
             self._log.write(data)
@@ -298,7 +298,7 @@ class AgentAttempt:
             ("sh", "-c", command),
             None,
             dict(os.environ),
-            Hearing(heard, heard, lambda: None),
+            Hearing(keep_tail, keep_tail, lambda: None),
             Clocks(None, term_seconds=self._asked.term_seconds),
             lambda: self._is_told,
         )
@@ -313,15 +313,17 @@ class AgentAttempt:
         self._log.say(f"review by {spec.name}")
         reviewer = WorkingAgent(spec, self._around, Permission.READ)
         asked = review.prompt(self._asked, self._place.diff(), verdict.text)
-        said = reviewer.work(asked, resume=False, money=None)
-        if said.kind in REFUSED:
+        answer = reviewer.work(asked, resume=False, money=None)
+        if answer.kind in REFUSED:
             self._refused = spec
-            return replace(said, text=verdict.text)
-        found = review.read(said.text)
+            return replace(answer, text=verdict.text)
+        found = review.read(answer.text)
         if found is None:
             # Nobody has reviewed the work: that is no approval, and nothing that the agent could
             # mend.
-            return Verdict(Kind.UNFINISHED, f"the review by {spec.name} cannot be read: {said.why}")
+            return Verdict(
+                Kind.UNFINISHED, f"the review by {spec.name} cannot be read: {answer.why}"
+            )
         self._log.say("the reviewer approves" if found.approved else "the reviewer has remarks")
         return "" if found.approved else f"the reviewer has remarks\n\n{found.remarks}"
 

@@ -167,7 +167,7 @@ class Workplace:
         Raises ``CannotCommit`` if changes elsewhere do not fit there, and ``GitError``.
         """
         self._check_dot_git()
-        if self.mine is None or self.mine.look().here:
+        if self.mine is None or self.mine.look().checked_out:
             return ""
         self._unlock()
         if under_way := self._operation():
@@ -306,7 +306,7 @@ class Workplace:
         )
         words = f"{commit_form.wrapped(text)}\n\n" if text.strip() else ""
         message = f"{subject}\n\n{words}{self._trailers(self.trailers, who)}"
-        done = self._git.once(*who, "commit", "--no-gpg-sign", "--quiet", "--file=-", given=message)
+        done = self._git.once(*who, "commit", "--no-gpg-sign", "--quiet", "--file=-", stdin=message)
         if done.status != 0:
             raise git.GitError(done.error or f"git commit exited with {done.status}")
         return self.head()
@@ -472,7 +472,7 @@ class Workplace:
             return None
         besides = self.hidden()[0] if besides is None else besides
         seen = self._look()
-        head, committed = (seen.commit, seen.tree) if seen.here else self._state_of("HEAD")
+        head, committed = (seen.commit, seen.tree) if seen.checked_out else self._state_of("HEAD")
         tree, commit = self._whole_tree(besides, committed), head
         if tree != committed or seen.commit != head:
             message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
@@ -480,7 +480,7 @@ class Workplace:
                 *(*self._identity(), "commit-tree", tree),
                 *(word for each in dict.fromkeys((head, seen.commit)) for word in ("-p", each)),
                 *("-F", "-"),
-                given=message + "\n" + self._trailers(commit_form.OWN_TRAILERS),
+                stdin=message + "\n" + self._trailers(commit_form.OWN_TRAILERS),
             ).strip()
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
         git.unlock(str(self._common()), ref)
@@ -549,12 +549,12 @@ class Workplace:
         return (self._git_directory() / "MERGE_HEAD").exists()
 
     def _trailers(self, templates: tuple[str, ...], who: Sequence[str] = ()) -> str:
-        said = {"id": self.issue_id, "attempt": str(self.attempt), "run": self.run_id}
+        values = {"id": self.issue_id, "attempt": str(self.attempt), "run": self.run_id}
         if any("{committer}" in each for each in templates):
             ident = self._git(*who, "var", "GIT_COMMITTER_IDENT")
-            said["committer"] = ident[: ident.rindex(">") + 1]
+            values["committer"] = ident[: ident.rindex(">") + 1]
         return "".join(
-            f"{line}\n" for line in commit_form.filled_trailers(templates, self.agent, **said)
+            f"{line}\n" for line in commit_form.filled_trailers(templates, self.agent, **values)
         )
 
 

@@ -147,15 +147,15 @@ class TaskLog:
 
     def add(self, line: bytes) -> None:
         """Add one whole line."""
-        said = json.loads(line)
-        issue_id = said["issue"]
-        match said["word"]:
+        fields = json.loads(line)
+        issue_id = fields["issue"]
+        match fields["word"]:
             case "begin":
-                self.begun[(said["run"], issue_id, said["worker"], said["attempt"])] += 1
+                self.begun[(fields["run"], issue_id, fields["worker"], fields["attempt"])] += 1
             case "done":
                 self.done[issue_id] += 1
             case "overlap":
-                self.overlaps.append(f"{issue_id} (pid {said['pid']})")
+                self.overlaps.append(f"{issue_id} (pid {fields['pid']})")
             case _:
                 pass
 

@@ -106,7 +106,7 @@ class Story:
     account: ChaosAccount
     log: TaskLog
     seconds: float
-    again: str
+    repeat_command: str
     """Command that repeats this chaos."""
     self_claiming: bool = False
     """Whether workers claim and close issues themselves."""
@@ -140,7 +140,7 @@ class Story:
         if self.broken or self.keep:
             yield f"The folder is kept: {self.workspace.folder}"
         if self.broken:
-            yield f"Once more: {self.again}"
+            yield f"Once more: {self.repeat_command}"
 
     def as_object(self) -> dict[str, Any]:
         """Return the same for programs."""
@@ -292,7 +292,7 @@ class _Asked:
     as_json: bool
     quiet: bool
 
-    def again(self) -> str:
+    def repeat_command(self) -> str:
         """Return the command that repeats this chaos."""
         argv = ["beads-workers", "chaos", f"--seed {self.seed}", f"--kills {self.kills}"]
         argv += [f"--source {self.source}"] if self.source != "sqlite" else []
@@ -346,7 +346,7 @@ def _run(workspace: ChaosWorkspace, targets: Targets, asked: _Asked) -> int:
         injector.account,
         log,
         seconds,
-        asked.again(),
+        asked.repeat_command(),
         self_claiming=asked.self_claiming,
         keep=asked.keep,
     )

@@ -353,7 +353,7 @@ def fleet_settings(
     from beads_workers.cli.preparation import prepare
     from beads_workers.options import TRUST_ALL, Options
 
-    said = Options(
+    options = Options(
         workers=workers,
         source=source,
         bd_calls="worker" if self_claiming else None,
@@ -369,7 +369,7 @@ def fleet_settings(
         if workspace.landing
         else None,
     )
-    return prepare(resolve(said, workspace.project, {}), (), owned=True)
+    return prepare(resolve(options, workspace.project, {}), (), owned=True)
 
 
 TASK = Path(__file__).with_name("task.py")

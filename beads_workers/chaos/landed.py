@@ -42,8 +42,8 @@ class LandedHistory:
 def read_history(project: Path, green: Path) -> LandedHistory:
     """Read the history from the repository and the log of the gates; raise ``GitError``."""
     top = str(project)
-    told = git(top, "log", "--walk-reflogs", log_format("%H", "%T"), REF, "--")
-    values = tuple((commit, tree) for commit, tree in reversed(rows(told, 2)))
+    output = git(top, "log", "--walk-reflogs", log_format("%H", "%T"), REF, "--")
+    values = tuple((commit, tree) for commit, tree in reversed(rows(output, 2)))
     backwards = tuple(
         later[:12]
         for (earlier, _), (later, _) in pairwise(values)

@@ -230,7 +230,7 @@ def _run(argv: Sequence[str], folder: Path) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CommandError(f"{argv[0]}: {error}", "", EXIT_TRACKER) from None
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())[:300]
-        message = f"{' '.join(map(str, argv[:2]))} failed: {said}"
+        output = " ".join((done.stderr or done.stdout).split())[:300]
+        message = f"{' '.join(map(str, argv[:2]))} failed: {output}"
         raise CommandError(message, "is this bd the one that you use? see 'bd --version'", 6)
     return done.stdout

@@ -34,65 +34,65 @@ GIT_MIN = "2.31"
 
 
 def agent(
-    given: Agent, folder: Path, seconds: float = ANSWER_SECONDS, *, name: str = "agent"
+    agent: Agent, folder: Path, seconds: float = ANSWER_SECONDS, *, name: str = "agent"
 ) -> list[Check]:
     """Return the checks of an agent that cost nothing.
 
     ``name``: the name of the lines; a reviewer has its own.
     """
-    adapter = load(given.adapter) if given.adapter else None
-    called = Path(given.argv[0]).name
+    adapter = load(agent.adapter) if agent.adapter else None
+    called = Path(agent.argv[0]).name
     known = adapter.program if adapter is not None else PROGRAMS.get(called)
 
     def install(*better: str) -> str:
         line = known.install if known else adapter.install if adapter is not None else ""
-        return line or f"command -v {shlex.quote(given.argv[0])}"
+        return line or f"command -v {shlex.quote(agent.argv[0])}"
 
-    called_as, own = given.argv[0], adapter.command if adapter is not None else ""
-    hint = f"install {given.name if called_as == own else called_as}; {found_here()}"
-    found = program("agent", given.argv[:1], folder, install, hint)
+    called_as, own = agent.argv[0], adapter.command if adapter is not None else ""
+    hint = f"install {agent.name if called_as == own else called_as}; {found_here()}"
+    found = program("agent", agent.argv[:1], folder, install, hint)
     if found.remedy:
-        said = "" if called_as == own else f"[agents.{given.name}] argv: "
-        return [replace(found, name=name, text=said + found.text)]
-    checks = list(_obstacles(given, adapter, name))
+        prefix = "" if called_as == own else f"[agents.{agent.name}] argv: "
+        return [replace(found, name=name, text=prefix + found.text)]
+    checks = list(_obstacles(agent, adapter, name))
     if known is None:
-        return [*_not_asked(given, adapter, found, name), *checks]
-    answer, version = _answer(given, known, adapter, folder, seconds)
+        return [*_not_asked(agent, adapter, found, name), *checks]
+    answer, version = _answer(agent, known, adapter, folder, seconds)
     checks.insert(0, replace(answer, name=name))
     # An agent that does not answer cannot tell whether it is logged in.
     return (
-        [*checks, _login(given, known, adapter, folder, version)] if version is not None else checks
+        [*checks, _login(agent, known, adapter, folder, version)] if version is not None else checks
     )
 
 
-def _not_asked(given: Agent, adapter: Adapter | None, found: Check, name: str) -> Iterator[Check]:
+def _not_asked(agent: Agent, adapter: Adapter | None, found: Check, name: str) -> Iterator[Check]:
     asked = f"{found.text}; it was not asked anything"
     if adapter is not None and adapter.untried:
-        remedy = f"beads-workers start -n 1 --limit 1 --agent {shlex.quote(given.name)}"
+        remedy = f"beads-workers start -n 1 --limit 1 --agent {shlex.quote(agent.name)}"
         text = f"{asked}. Its adapter was written from published types, and never tried"
         yield warn(name, text, remedy)
     elif adapter is not None and adapter.measured:
         yield ok(name, f"{asked}; {', '.join(adapter.measured)} was tried")
     else:
-        yield ok(name, f"{given.name}: {asked}, for it is not known")
+        yield ok(name, f"{agent.name}: {asked}, for it is not known")
 
 
-def _obstacles(given: Agent, adapter: Adapter | None, name: str) -> Iterator[Check]:
+def _obstacles(agent: Agent, adapter: Adapter | None, name: str) -> Iterator[Check]:
     if adapter is None:
         return
     root = os.geteuid() == 0
-    for each in adapter.obstacles(given.arguments, os.environ, root=root):
-        yield fail(name, f"{given.name}: {each.text}", each.remedy)
+    for each in adapter.obstacles(agent.arguments, os.environ, root=root):
+        yield fail(name, f"{agent.name}: {each.text}", each.remedy)
 
 
 # --- its version ---------------------------------------------------------------------------------
 
 
 def _answer(
-    given: Agent, known: Program, adapter: Adapter | None, folder: Path, seconds: float
+    agent: Agent, known: Program, adapter: Adapter | None, folder: Path, seconds: float
 ) -> tuple[Check, str | None]:
     """Return the line and the version: None without an answer, "" if none is named."""
-    path = given.argv[0]
+    path = agent.argv[0]
     again = f"{shlex.quote(path)} --version </dev/null"
     try:
         reply = ask([path, "--version"], folder=folder, seconds=seconds)
@@ -101,13 +101,13 @@ def _answer(
     if reply.status is None:
         text = f"'{path} --version' did not answer in {seconds:g} s"
         return fail("agent", text, again), None
-    said = printable((reply.stdout.strip() or reply.stderr.strip()).split("\n")[0], 100)
+    first_line = printable((reply.stdout.strip() or reply.stderr.strip()).split("\n")[0], 100)
     if reply.status != 0:
-        text = f"'{path} --version' failed (exit {reply.status}): {said or 'it said nothing'}"
+        text = f"'{path} --version' failed (exit {reply.status}): {first_line or 'it said nothing'}"
         return fail("agent", text, again), None
-    match = re.search(r"\d+(?:\.\d+)+", said)
+    match = re.search(r"\d+(?:\.\d+)+", first_line)
     version = match[0] if match else ""
-    text = f"{given.name} answers {said!r} in {reply.seconds:.1f} s"
+    text = f"{agent.name} answers {first_line!r} in {reply.seconds:.1f} s"
     tried, old = _tried(adapter.measured if adapter else (), version)
     text += f"; {tried}" if tried else ""
     return (warn("agent", text, known.install) if old else ok("agent", text)), version
@@ -134,14 +134,14 @@ NOT_CHECKED = "was not checked"
 
 
 def _login(
-    given: Agent, known: Program, adapter: Adapter | None, folder: Path, version: str
+    agent: Agent, known: Program, adapter: Adapter | None, folder: Path, version: str
 ) -> Check:
-    name = given.name
+    name = agent.name
     found = next((v for v in known.variables if os.environ.get(v)), "")
     if found := found or _of_settings(adapter):
         return ok("login", f"{name}: {found} is set; whether it is accepted {NOT_CHECKED}")
     if known.can_tell_login(version):
-        return _login_status(given, known, folder)
+        return _login_status(agent, known, folder)
     for file in known.login_files:
         if (Path.home() / file).exists():
             text = f"a login of {name} is kept here; whether it still holds {NOT_CHECKED}"
@@ -159,27 +159,27 @@ def _of_settings(adapter: Adapter | None) -> str:
     return name if os.environ.get(name) else ""
 
 
-def _login_status(given: Agent, known: Program, folder: Path) -> Check:
-    name, call = given.name, [given.argv[0], *known.login_status]
+def _login_status(agent: Agent, known: Program, folder: Path) -> Check:
+    name, call = agent.name, [agent.argv[0], *known.login_status]
     try:
         reply = ask(call, folder=folder, seconds=ANSWER_SECONDS)
     except OSError as error:
         return warn("login", f"{name}: not checked: {error}", known.login)
-    said = _said(reply.stdout.strip() or reply.stderr.strip())
+    login = _login_line(reply.stdout.strip() or reply.stderr.strip())
     if reply.status == 0:
-        text = f"{name}: {said or 'logged in'}; whether it still holds {NOT_CHECKED}"
+        text = f"{name}: {login or 'logged in'}; whether it still holds {NOT_CHECKED}"
         return ok("login", text)
     if reply.status is None:
         text = f"{name}: not checked: '{shlex.join(call)}' did not answer"
         return warn("login", text, shlex.join(call))
-    text = f"{name} is not logged in" + (f": {said}" if said else "")
+    text = f"{name} is not logged in" + (f": {login}" if login else "")
     # With the user's own provider there may be nothing to log in to.
     home = Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
     own = "model_provider" in _text_of(home / "config.toml")
     return warn("login", text, known.login) if own else fail("login", text, known.login)
 
 
-def _said(answer: str) -> str:
+def _login_line(answer: str) -> str:
     """Return the last line, as warnings come first; of a JSON object, the login method."""
     if not answer.startswith("{"):
         return printable(answer.split("\n")[-1], 100)
@@ -226,14 +226,14 @@ def guards(agents: Iterable[Agent], tools: Tools) -> list[Check]:
     if not tools.git or version_key(tools.git) < version_key(GIT_MIN):
         text = f"git {tools.git or 'is missing'}: a push is refused with {GIT_MIN} or later only"
         return [*checks, fail("guards", text, "sudo apt-get install -y git")]
-    said = [f"'git push' leads nowhere (git {tools.git})"]
+    parts = [f"'git push' leads nowhere (git {tools.git})"]
     if tools.guarded:
         settles = " and ".join(tools.guarded)
-        said.append(f"{settles} on PATH settles no issue of the agent's own")
+        parts.append(f"{settles} on PATH settles no issue of the agent's own")
     hooked = [each.name for each in held if (a := load(each.adapter)) and a.has_hook]
     if hooked:
-        said.append(f"a hook tells {' and '.join(dict.fromkeys(hooked))} why")
-    return [*checks, ok("guards", "; ".join(said))]
+        parts.append(f"a hook tells {' and '.join(dict.fromkeys(hooked))} why")
+    return [*checks, ok("guards", "; ".join(parts))]
 
 
 def reviewer(review: Agent, agents: Sequence[Agent], folder: Path) -> list[Check]:
@@ -254,6 +254,6 @@ def tools_here(folder: Path) -> Tools:
     guarded = tuple(name for name in GUARDED if shutil.which(name))
     if shutil.which("git") is None:
         return Tools("", guarded)
-    said = ask(argv(["--version"]), folder=folder, seconds=5.0, environment=environment()).stdout
-    match = re.search(r"\d+(?:\.\d+)+", said)
+    output = ask(argv(["--version"]), folder=folder, seconds=5.0, environment=environment()).stdout
+    match = re.search(r"\d+(?:\.\d+)+", output)
     return Tools(match[0] if match else "", guarded)

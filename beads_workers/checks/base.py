@@ -43,7 +43,7 @@ NAME = "base"
 SHA_CHARS = 12
 TEXT_CHARS = 400
 CANNOT_RUN = tuple(f"verify: exit status {status}" for status in NO_VERDICT[1:])
-"""Reasons with which no attempt could pass either.
+"""Reasons of a gate without a verdict that count like a red one: every attempt would fail.
 
 Other reasons without a verdict, such as a signal or a timeout, are a warning.
 """
@@ -73,8 +73,9 @@ def base_commit(settings: LanderSettings) -> tuple[str, str]:
     found = find_beginning(settings.landing, settings.worktrees)
     if isinstance(found, Beginning):
         return found.commit, found.name
+    # The two branches conflict, which another condition reports.
     worktrees = settings.worktrees
-    return base_of(worktrees), worktrees.base_name  # Another condition reports the conflict.
+    return base_of(worktrees), worktrees.base_name
 
 
 @contextmanager
@@ -141,16 +142,16 @@ class _BaseCheck:
     def _judge(self, result: GateResult, *, was_red: bool) -> Check:
         took = f", in {result.seconds:.0f} s" if result.seconds >= 1 else ""
         if result.verdict is GateVerdict.GREEN and was_red:
-            said = f"{self._command()} failed on {self._where}, and passed the next time"
-            return warn(NAME, printable(said, TEXT_CHARS))
+            text = f"{self._command()} failed on {self._where}, and passed the next time"
+            return warn(NAME, printable(text, TEXT_CHARS))
         if result.verdict is GateVerdict.GREEN:
             return ok(
                 NAME, printable(f"{self._command()} passes on {self._where}{took}", TEXT_CHARS)
             )
         if result.verdict is GateVerdict.RED or result.why in CANNOT_RUN:
             return self._red(result)
-        said = f"{self._command()} on {self._where}: {result.why}"
-        return warn(NAME, printable(said, TEXT_CHARS))
+        text = f"{self._command()} on {self._where}: {result.why}"
+        return warn(NAME, printable(text, TEXT_CHARS))
 
     def _red(self, result: GateResult) -> Check:
         why = reason(result.text) or result.why.removeprefix("verify: ")

@@ -35,10 +35,10 @@ def of_agents(options: Options) -> dict[str, object]:
 
 
 def meaningless(
-    said: Mapping[str, object], message: str, hint: str = "leave it out"
+    options: Mapping[str, object], message: str, hint: str = "leave it out"
 ) -> Check | None:
     """Return a check for the first option that was given; ``message`` has ``{}`` for its name."""
-    name = next((name for name, value in said.items() if value), None)
+    name = next((name for name, value in options.items() if value), None)
     return misused("settings", message.format(name), hint) if name is not None else None
 
 

@@ -42,8 +42,8 @@ def files_with_filters(worktrees: Worktrees) -> dict[str, str]:
         git(top, "read-tree", _begins_at(worktrees), index=index)
         listed = git(top, "ls-files", "-z", index=index)
         asked = ("check-attr", "--cached", "--stdin", "-z", "filter")
-        said = fields(git(top, *asked, given=listed, index=index), 3)
-    return {name: file for file, _, name in said if name not in NO_FILTER}
+        attributes = fields(git(top, *asked, stdin=listed, index=index), 3)
+    return {name: file for file, _, name in attributes if name not in NO_FILTER}
 
 
 NO_FILTER = ("unspecified", "unset", "set", "")
@@ -85,8 +85,8 @@ def filters_without_program(worktrees: Worktrees) -> Iterator[Check]:
     Raise ``GitError``.
     """
     for name, file in files_with_filters(worktrees).items():
-        said = _settings(worktrees.checkout, name)
-        programs = [said[use] for use in ("process", "smudge", "clean") if said.get(use)]
+        settings = _settings(worktrees.checkout, name)
+        programs = [settings[use] for use in ("process", "smudge", "clean") if settings.get(use)]
         if not programs:
             text = f"no filter '{name}' is set up, which {file} has: its files stay as git has them"
             set_up = "'git lfs install' does" if name == "lfs" else "see what the project says"
@@ -97,18 +97,18 @@ def filters_without_program(worktrees: Worktrees) -> Iterator[Check]:
             continue
         text = f"the filter '{name}', which {file} has, needs {missing[0]}, which is not on PATH"
         hint = f"install {missing[0]}"
-        if said.get("required") == "true":
+        if settings.get("required") == "true":
             yield fail("filters", printable(f"no worktree can be made: {text}", 300), hint=hint)
         else:
             yield warn("filters", printable(text, 300), hint=hint)
 
 
 def _settings(folder: str, name: str) -> dict[str, str]:
-    said = {}
+    settings = {}
     for use in ("process", "smudge", "clean"):
-        said[use] = (git_or_none(folder, "config", f"filter.{name}.{use}") or "").strip()
+        settings[use] = (git_or_none(folder, "config", f"filter.{name}.{use}") or "").strip()
     required = git_or_none(folder, "config", "--type=bool", f"filter.{name}.required")
-    return said | {"required": (required or "").strip()}
+    return settings | {"required": (required or "").strip()}
 
 
 def _program(line: str) -> str | None:

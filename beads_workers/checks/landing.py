@@ -77,7 +77,7 @@ def lands_elsewhere(options: Options, project: Path) -> Check | None:
 
 def prefix_is_free(options: Options, project: Path) -> Check | None:
     """Refuse a branch whose name is the folder of landing branches."""
-    if not _has(project, f"refs/heads/{PREFIX}"):
+    if not _has_ref(project, f"refs/heads/{PREFIX}"):
         return None
     text = f"a branch named {PREFIX} is in the way of {PREFIX}/{_target(options, project)}"
     return misused("landing", text, f"rename it: git branch -m {PREFIX} another-name")
@@ -86,7 +86,7 @@ def prefix_is_free(options: Options, project: Path) -> Check | None:
 def branches_are_there(options: Options, project: Path) -> Check | None:
     """Refuse missing branches in ``--land-on`` and ``--land-into``."""
     for name in (options.land_on, options.land_into):
-        if name is not None and not _has(project, f"refs/heads/{name}"):
+        if name is not None and not _has_ref(project, f"refs/heads/{name}"):
             text = f"there is no branch {name} to land on"
             return misused("landing", text, "git branch shows them")
     return None
@@ -272,5 +272,5 @@ def _target(options: Options, project: Path) -> str | None:
     return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
 
 
-def _has(project: Path, ref: str) -> bool:
+def _has_ref(project: Path, ref: str) -> bool:
     return git_or_none(str(project), "show-ref", "--verify", "--quiet", ref) is not None

@@ -22,7 +22,7 @@ from beads_workers.core.text import counted
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import segments
-from beads_workers.runtime.result_spool import hear
+from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import SOCKET_PATH_MAX, RunDirectory
 from beads_workers.runtime.sockets import dead_sockets
 from beads_workers.runtime.trust import Untrusted, check_state
@@ -53,7 +53,7 @@ def state(root: Path) -> Check:
     if (trouble := trouble_in(there)) is not None:
         can_help = trouble.errno in (errno.EACCES, errno.EPERM)
         remedy = f"chmod u+rwx {quoted}" if can_help and _is_ours(there) else elsewhere
-        return fail("state", f"{there}: {_said(trouble)}", remedy)
+        return fail("state", f"{there}: {_error_text(trouble)}", remedy)
     return _control_socket(root) or ok(
         "state", f"{root}{'' if there == root else ' (not made yet)'}"
     )
@@ -72,7 +72,7 @@ def _unreachable(root: Path) -> OSError | None:
 def sockets() -> Check:
     """Check /tmp: worker sockets are bound there, and programs write there."""
     if not TMP.is_dir() or (trouble := trouble_in(TMP)) is not None:
-        what = _said(trouble) if TMP.is_dir() and trouble else "is not there"
+        what = _error_text(trouble) if TMP.is_dir() and trouble else "is not there"
         return fail("sockets", f"{TMP}: {what}", f"sudo mkdir -p {TMP} && sudo chmod 1777 {TMP}")
     try:
         also = "" if (folder := _temporary()) == TMP else f"; temporary files go to {folder}"
@@ -110,16 +110,16 @@ def elsewhere(tracker_folder: Path) -> Check | None:
     return warn("fleet", text, f"ps -fp {pids[0]}")
 
 
-def leftovers(root: Path, said: str = "") -> list[Check]:
+def leftovers(root: Path, typed: str = "") -> list[Check]:
     """Report what crashed runs left: pending writes, processes, sockets.
 
-    ``said``: the --state-dir that was typed.
+    ``typed``: the --state-dir that was typed.
     """
     directory = RunDirectory(root)
     info = directory.read_info() if directory.is_locked() else None
     running = info.run_id if info else ""
     unsettled = [left for left in directory.left_over()[0] if left.run_id != running]
-    found = [check for left in unsettled for check in _of_run(directory, left, said)]
+    found = [check for left in unsettled for check in _of_run(directory, left, typed)]
     found += [
         c
         for run in _dead_but_settled(directory, unsettled, running)
@@ -163,12 +163,12 @@ def _last_record(journal: Path) -> float | None:
     return None
 
 
-def _of_run(directory: RunDirectory, left: RecoveryState, said: str) -> list[Check]:
-    hear(left, directory.run(left.run_id))
+def _of_run(directory: RunDirectory, left: RecoveryState, typed: str) -> list[Check]:
+    replay_results(left, directory.run(left.run_id))
     count = len(left.unclosed)
     pending = f" ({counted(count, 'issue')} done but unclosed)" if count else ""
     text = f"run {left.run_id} ended without settling{pending}; the next start does it"
-    found = [warn("leftovers", text, f"beads-workers start{said} -n 0 --idle-timeout 1s -- true")]
+    found = [warn("leftovers", text, f"beads-workers start{typed} -n 0 --idle-timeout 1s -- true")]
     if (processes := _processes(directory, left.run_id)) is not None:
         found.append(processes)
     if left.last_call and sessions.lives(*left.last_call):
@@ -256,7 +256,7 @@ def _is_ours(folder: Path) -> bool:
     return folder.stat().st_uid == os.geteuid()
 
 
-def _said(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     if error.errno == errno.EROFS:
         return "the file system is read-only"
     return f"files, locks or sockets cannot be made there ({error.strerror})"

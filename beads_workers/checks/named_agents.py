@@ -76,14 +76,14 @@ def account_of(adapter: Adapter, environment: Mapping[str, str]) -> str:
     program = adapter.program
     names = program.variables if program is not None else ()
     home = environment.get("HOME", "")
-    said = [adapter.name, *(f"{home}/{file}" for file in program.login_files)] if program else []
+    parts = [adapter.name, *(f"{home}/{file}" for file in program.login_files)] if program else []
     decides = [
         name
         for name in sorted(environment)
         if name in names or name.startswith(adapter.account_variables)
     ]
-    said += [f"{name}={environment[name]}" for name in decides]
-    digest = hashlib.sha256("\0".join([adapter.name, *said]).encode("utf-8", "surrogateescape"))
+    parts += [f"{name}={environment[name]}" for name in decides]
+    digest = hashlib.sha256("\0".join([adapter.name, *parts]).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:16]
 
 

@@ -1,8 +1,8 @@
 """Files of a repository that other programs run: hooks of bd, and settings of agents.
 
 An agent in a worktree finds the files of the commit that attempts begin with. Agents also search
-the folders above their own, and may run in the checkout. So files of the checkout, and above it up
-to the top of the repository, always count, too.
+the folders above their own, and may run in the checkout. So such files in the project's folder of
+the checkout, and in the folders above it up to the top of the repository, always count, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ Content = tuple[str, str, bytes]
 """Name of the file, name to show, and content."""
 
 UNKNOWN = b"\0"
-"""Content of a file that could not be read: no JSON and no TOML, so the user is asked about it."""
+"""Stands for the content of a file that could not be read. It parses neither as JSON nor as TOML,
+so the user is asked about the file."""
 
 
 def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[RiskyLine]:
@@ -64,12 +65,12 @@ def hooks(plan: FleetPlan, *, new: bool = True) -> Iterator[RiskyLine]:
 def _of_agents(plan: FleetPlan, *, new: bool, any_agent: bool) -> Iterator[RiskyLine]:
     for name in dict.fromkeys([*PLANTED] if any_agent else _programs(plan, new=new)):
         files = PLANTED[name].files
-        for file, path, content in (*_there(plan, files, new=new), *_committed(plan, files)):
+        for file, path, content in (*_in_folders(plan, files, new=new), *_committed(plan, files)):
             part = risky_part(file, content)
             if part:
                 keys = ", ".join(printable(key, 40) for key in sorted(part))
-                said = json.dumps(part, sort_keys=True).encode()
-                yield _line(plan.folder, path, f"{keys}, obeyed by {name}", said)
+                part_text = json.dumps(part, sort_keys=True).encode()
+                yield _line(plan.folder, path, f"{keys}, obeyed by {name}", part_text)
 
 
 def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
@@ -79,8 +80,8 @@ def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
     """
     review = met(plan.review)
     for agent in (*plan.agents, *([review] if review else [])):
-        told = new and plan.options.trust == TRUST_NO_AGENT
-        if agent.adapter in PLANTED and not (told and PLANTED[agent.adapter].without):
+        ignores = new and plan.options.trust == TRUST_NO_AGENT
+        if agent.adapter in PLANTED and not (ignores and PLANTED[agent.adapter].without):
             yield agent.adapter
         elif not agent.adapter and Path(agent.argv[0]).name in PLANTED:
             yield Path(agent.argv[0]).name
@@ -88,7 +89,7 @@ def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
         yield Path(plan.command[0]).name
 
 
-def _there(plan: FleetPlan, files: tuple[str, ...], *, new: bool) -> Iterator[Content]:
+def _in_folders(plan: FleetPlan, files: tuple[str, ...], *, new: bool) -> Iterator[Content]:
     """Yield such files in the project's folder, and above it up to the repository's."""
     folder = plan.folder.resolve()
     for place in (folder, *folder.parents):
@@ -127,8 +128,8 @@ def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
         return  # No attempt can begin there: another condition reports it.
     given = "".join(f"{base}:{'/'.join((*within, file))}\n" for file, within, _ in asked)
     try:
-        told = git(worktrees.checkout, "cat-file", "--batch", "--follow-symlinks", given=given)
-        found = contents(told, len(asked))
+        output = git(worktrees.checkout, "cat-file", "--batch", "--follow-symlinks", stdin=given)
+        found = contents(output, len(asked))
     except GitError:
         found = [UNKNOWN] * len(asked)
     for (file, _, place), content in zip(asked, found, strict=True):

@@ -52,13 +52,13 @@ def ask(
         start_new_session=True,
     )
     with process:
-        told, in_time = _read(process, began + seconds)
+        outputs, in_time = _read(process, began + seconds)
         if in_time:
             in_time = _ended(process, began + seconds)
         if not in_time:
             # The process is not reaped yet, so no other group can have its number.
             os.killpg(process.pid, signal.SIGKILL)
-    stdout, stderr = (part.decode("utf-8", "replace") for part in told)
+    stdout, stderr = (part.decode("utf-8", "replace") for part in outputs)
     status = process.returncode if in_time else None
     return ProbeResult(status, stdout, stderr, time.monotonic() - began)
 
@@ -66,22 +66,22 @@ def ask(
 def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[list[bytes], bool]:
     """Read both outputs to their end; return False if they exceed time or size."""
     assert process.stdout is not None and process.stderr is not None
-    told = [b"", b""]
+    outputs = [b"", b""]
     with selectors.DefaultSelector() as selector:
         for index, stream in enumerate((process.stdout, process.stderr)):
             selector.register(stream, selectors.EVENT_READ, index)
         while selector.get_map():
             ready = selector.select(max(deadline - time.monotonic(), 0))
             if not ready:
-                return told, False
+                return outputs, False
             for key, _ in ready:
                 data = os.read(key.fd, 1 << 16)
-                told[key.data] += data
+                outputs[key.data] += data
                 if not data:
                     selector.unregister(key.fileobj)
-                if len(told[key.data]) > OUTPUT_BYTES_MAX:
-                    return told, False
-    return told, True
+                if len(outputs[key.data]) > OUTPUT_BYTES_MAX:
+                    return outputs, False
+    return outputs, True
 
 
 def _ended(process: subprocess.Popen[bytes], deadline: float) -> bool:

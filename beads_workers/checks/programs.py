@@ -34,14 +34,19 @@ def command(argv: tuple[str, ...], folder: Path, edit: str = "") -> list[Check]:
     ``edit``: a command that opens the settings file which has it; empty if it was typed.
     """
 
-    def again(*better: str) -> str:
+    def suggest(*better: str) -> str:
         return edit or "beads-workers doctor -- " + shlex.join(better)
 
     if (why := unsafe_script(argv)) is not None:
         hint = "the issue's text must never be part of a script"
-        return [misused("command", why, hint, again(*spelt_for_scripts(argv)))]
-    found = program("command", argv, folder, again, SHELL_HINT)
-    return [found, *_slips(argv, again), *_scripts(argv, folder, edit), *_left_alone(argv, again)]
+        return [misused("command", why, hint, suggest(*spelt_for_scripts(argv)))]
+    found = program("command", argv, folder, suggest, SHELL_HINT)
+    return [
+        found,
+        *_slips(argv, suggest),
+        *_scripts(argv, folder, edit),
+        *_left_alone(argv, suggest),
+    ]
 
 
 def executor(argv: tuple[str, ...], folder: Path, edit: str) -> Check:
@@ -98,10 +103,12 @@ def refused(argv: tuple[str, ...], folder: Path) -> Check | None:
     return next((each for each in command(argv, folder) if each.status is Grade.FAIL), None)
 
 
-def program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy, hint: str = "") -> Check:
+def program(
+    name: str, argv: tuple[str, ...], folder: Path, suggest: Remedy, hint: str = ""
+) -> Check:
     """Check that a program exists and can be run.
 
-    ``name``: of the line; ``again``: makes a better command.
+    ``name``: of the line; ``suggest``: makes a better command.
     """
     program = argv[0]
     if "{" in program and " " not in program:
@@ -109,14 +116,16 @@ def program(name: str, argv: tuple[str, ...], folder: Path, again: Remedy, hint:
     path = absolute(argv)[0]
     found = shutil.which(path)
     if found is None:
-        wrong = _not_found(name, argv, Path(path), folder, again)
+        wrong = _not_found(name, argv, Path(path), folder, suggest)
         return wrong if "/" in program or wrong.hint else replace(wrong, hint=hint)
-    return _readable_head(name, Path(found).absolute(), again) or ok(
+    return _readable_head(name, Path(found).absolute(), suggest) or ok(
         name, f"{printable(shlex.join(argv), 100)} ({printable(found, 100)})"
     )
 
 
-def _not_found(name: str, argv: tuple[str, ...], path: Path, folder: Path, again: Remedy) -> Check:
+def _not_found(
+    name: str, argv: tuple[str, ...], path: Path, folder: Path, suggest: Remedy
+) -> Check:
     def wrong(text: str, remedy: str, hint: str = "") -> Check:
         return misused(name, text, hint if name == "command" else "", remedy)
 
@@ -126,21 +135,23 @@ def _not_found(name: str, argv: tuple[str, ...], path: Path, folder: Path, again
     if "/" in program and path.exists():
         return wrong(f"{program} may not be executed", f"chmod +x {quoted}")
     if "/" not in program and os.access(folder / program, os.X_OK):
-        here = again(f"./{program}", *argv[1:])
+        here = suggest(f"./{program}", *argv[1:])
         text = f"{program} is not on PATH, but here: a path is needed"
         return wrong(text, here, f"write ./{program}")
     words = program.split()
     if len(words) > 1:
         text = f"there is no program {program!r}: is it a command with its arguments?"
-        return wrong(text, again(*words, *argv[1:]), f"without the quotes: -- {shlex.join(words)}")
-    in_shell = again("sh", "-c", shlex.join(argv))
+        return wrong(
+            text, suggest(*words, *argv[1:]), f"without the quotes: -- {shlex.join(words)}"
+        )
+    in_shell = suggest("sh", "-c", shlex.join(argv))
     if name == "command" and program in _SHELL_WORDS:
         return wrong(f"{program} is a word of the shell, no program", in_shell)
     text = f"{program} was not found{'' if '/' in program else ' on PATH'}"
     close = difflib.get_close_matches(program, _names_like(program), n=1, cutoff=0.8)
     if close and name == "command":
-        return wrong(text, again(close[0], *argv[1:]), f"did you mean {close[0]}?")
-    return wrong(text, again() if name == "agent" else f"ls -l {quoted}")
+        return wrong(text, suggest(close[0], *argv[1:]), f"did you mean {close[0]}?")
+    return wrong(text, suggest() if name == "agent" else f"ls -l {quoted}")
 
 
 _SHELL_WORDS = frozenset(
@@ -160,7 +171,7 @@ def _plain_start(program: str) -> str:
     return re.sub(r"[^A-Za-z0-9]", "?", program[:1])
 
 
-def _readable_head(name: str, path: Path, again: Remedy) -> Check | None:
+def _readable_head(name: str, path: Path, suggest: Remedy) -> Check | None:
     """Report an error in the first line of a script; None for a binary or a sound script."""
     try:
         with path.open("rb") as file:
@@ -200,19 +211,19 @@ def _missing_interpreter(words: list[str]) -> str | None:
 # --- what the arguments say -------------------------------------------------------------------
 
 
-def _slips(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
+def _slips(argv: tuple[str, ...], suggest: Remedy) -> Iterator[Check]:
     for word, meant in slips(argv):
         better = [each.replace(word, meant) for each in argv]
         text = f"{word} is not a placeholder; did you mean {meant}?"
         known = ", ".join(f"{{{name}}}" for name in NAMES)
-        yield misused("command", text, f"these are replaced: {known}", again(*better))
+        yield misused("command", text, f"these are replaced: {known}", suggest(*better))
 
 
 _JOINS = frozenset(("&&", "||", "|", ">", ">>", "2>&1"))
 _OF_SHELL = re.compile(r"\$\{?BW_[A-Z_]+")
 
 
-def _left_alone(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
+def _left_alone(argv: tuple[str, ...], suggest: Remedy) -> Iterator[Check]:
     """Warn of words that only a shell would interpret, if no shell is involved."""
     if any(scripts(argv)):
         return
@@ -223,7 +234,7 @@ def _left_alone(argv: tuple[str, ...], again: Remedy) -> Iterator[Check]:
         line = re.sub(r"'(\S*\$\{?BW_[A-Z_]+\}?\S*)'", r'"\1"', line)
         text = f"{found} is an argument of {argv[0]} like any other: no shell is involved"
         typed = shlex.join(["sh", "-c", line])
-        yield warn("command", text, again("sh", "-c", line), f"with a shell: -- {typed}")
+        yield warn("command", text, suggest("sh", "-c", line), f"with a shell: -- {typed}")
 
 
 def _scripts(argv: tuple[str, ...], folder: Path, edit: str) -> Iterator[Check]:

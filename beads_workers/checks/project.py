@@ -44,12 +44,14 @@ class TrackerChoice:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def find_tracker(source: str | None, kind: SourceKind | None, here: Path) -> TrackerChoice | Check:
+def find_tracker(
+    source: str | None, kind: SourceKind | None, folder: Path
+) -> TrackerChoice | Check:
     """Return the given tracker, or the tracker of this folder or the nearest one above."""
     if kind is not None and kind.locate is not None:
-        return _located(kind, str(source), here)
+        return _located(kind, str(source), folder)
     try:
-        project = find_project(here)
+        project = find_project(folder)
     except Untrusted as error:
         return fail("tracker", str(error), "", error.hint, EXIT_USAGE)
     if project is None:
@@ -76,10 +78,10 @@ def find_tracker(source: str | None, kind: SourceKind | None, here: Path) -> Tra
     return TrackerChoice(found, place, project.folder, project.tracker if both else None)
 
 
-def _located(kind: SourceKind, source: str, here: Path) -> TrackerChoice | Check:
+def _located(kind: SourceKind, source: str, folder: Path) -> TrackerChoice | Check:
     assert kind.locate is not None
     try:
-        found = kind.locate(source, here)
+        found = kind.locate(source, folder)
     except SourceError as error:
         return fail("tracker", f"--source: {error}", "", error.hint, EXIT_TRACKER)
     return TrackerChoice(kind.name, found.place, found.folder, options=found.options)

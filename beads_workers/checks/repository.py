@@ -16,10 +16,10 @@ GIT_SECONDS = 3.0
 """Time limit: a status of a large repository on a cold disk takes less."""
 
 
-def git(folder: Path, *, agent: bool, apart: bool = False) -> list[Check]:
+def git(folder: Path, *, agent: bool, in_worktrees: bool = False) -> list[Check]:
     """Report version, state of the work tree, committer, and branches of ours.
 
-    ``apart``: tasks run in worktrees of their own, which begin with what is committed.
+    ``in_worktrees``: tasks run in worktrees of their own, which begin with what is committed.
     """
     if shutil.which("git") is None:
         text = "git is not on PATH: nothing that a task changes can be undone"
@@ -30,10 +30,13 @@ def git(folder: Path, *, agent: bool, apart: bool = False) -> list[Check]:
         return [_dubious(folder)]
     if inside.status != 0 or inside.stdout.strip() != "true":
         return [_no_repository(version, agent=agent)]
-    return [_work_tree(folder, version, apart=apart), *_identity(folder, agent=agent, lands=apart)]
+    return [
+        _work_tree(folder, version, in_worktrees=in_worktrees),
+        *_identity(folder, agent=agent, lands=in_worktrees),
+    ]
 
 
-def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
+def _work_tree(folder: Path, version: str, *, in_worktrees: bool) -> Check:
     # The tracker's own files change with every issue, and are no unfinished work.
     status = _git(folder, "status", *PORCELAIN, "--", ":/", ":(exclude).beads")
     ours = _git(folder, "for-each-ref", "--format=x", "refs/heads/bw/").stdout.count("x")
@@ -52,7 +55,9 @@ def _work_tree(folder: Path, version: str, *, apart: bool) -> Check:
         return warn("git", text, "git status", f"finish it: {command}")
     if changed:
         fate = (
-            "tasks in worktrees would not see them" if apart else "tasks would work on top of them"
+            "tasks in worktrees would not see them"
+            if in_worktrees
+            else "tasks would work on top of them"
         )
         text = f"{counted(changed, 'uncommitted change')}: {fate}{branches}"
         return warn("git", text, "git add --all && git commit --message 'before the fleet'")

@@ -26,30 +26,30 @@ class Risk:
     """
 
     why: str
-    when: Callable[[Any, Path], bool] = lambda said, folder: True
+    when: Callable[[Any, Path], bool] = lambda value, folder: True
     only: str = ""
 
 
-def _is_set(said: Any, folder: Path) -> bool:
-    return bool(said)
+def _is_set(value: Any, folder: Path) -> bool:
+    return bool(value)
 
 
-def _is_off(said: Any, folder: Path) -> bool:
-    return said is False
+def _is_off(value: Any, folder: Path) -> bool:
+    return value is False
 
 
-def _is_outside(said: Any, folder: Path) -> bool:
+def _is_outside(value: Any, folder: Path) -> bool:
     # A link of the repository may lead out of the project, too.
     inside = folder.resolve()
-    return not (inside / Path(said).expanduser()).resolve().is_relative_to(inside)
+    return not (inside / Path(value).expanduser()).resolve().is_relative_to(inside)
 
 
-def _is_foreign(said: Any, folder: Path) -> bool:
-    return said not in ("bd", "sqlite")
+def _is_foreign(value: Any, folder: Path) -> bool:
+    return value not in ("bd", "sqlite")
 
 
-def _takes(said: Any, folder: Path) -> bool:
-    return bool(said == "take")
+def _is_take(value: Any, folder: Path) -> bool:
+    return bool(value == "take")
 
 
 _RUN, _OUTSIDE = "is run", "if it lies outside of the project"
@@ -72,7 +72,7 @@ RISKY: Mapping[str, Risk] = {
     "worktree": Risk("lets tasks work in the checkout", _is_off, "if it is false"),
     "web_control": Risk("lets the page steer the fleet", _is_set),
     "overage": Risk("spends beyond limits", _is_set),
-    "discovered": Risk("runs issues that agents file, unseen", _takes, 'if it is "take"'),
+    "discovered": Risk("runs issues that agents file, unseen", _is_take, 'if it is "take"'),
     "land_into": Risk("moves a branch of the user's"),
     "landing_signoff": Risk("signs off in the user's name", _is_set),
     "landing_remote": Risk("pushes to another place"),
@@ -115,14 +115,14 @@ class SettingsFile:
         """Return the lines that run something, or weaken a protection."""
         folder = self.file.parent
         found = [
-            Risky(_line(folder, f"{key} = {as_toml(said)}"), key)
-            for key, said in self.values.items()
-            if key in RISKY and RISKY[key].when(said, folder)
+            Risky(_line(folder, f"{key} = {as_toml(value)}"), key)
+            for key, value in self.values.items()
+            if key in RISKY and RISKY[key].when(value, folder)
         ]
         for name, table in self.agents.items():
             for key in RISKY_OF_AGENTS:
-                if said := getattr(table, key):
-                    text = f"agents.{as_toml(name)}.{key} = {as_toml(said)}"
+                if value := getattr(table, key):
+                    text = f"agents.{as_toml(name)}.{key} = {as_toml(value)}"
                     found.append(Risky(_line(folder, text), key, name))
         return tuple(found)
 
@@ -133,7 +133,7 @@ class SettingsFile:
         keys = {each.key for each in lines if not each.agent}
         names = {each.agent for each in lines}
         return (
-            {key: said for key, said in self.values.items() if key not in keys},
+            {key: value for key, value in self.values.items() if key not in keys},
             {name: table for name, table in self.agents.items() if name not in names},
         )
 
@@ -154,8 +154,8 @@ def table() -> str:
 
     rows = [(name(key), risk) for key, risk in RISKY.items()]
     rows += [(f"`[agents.NAME] {key}`", risk) for key, risk in RISKY_OF_AGENTS.items()]
-    said = (f"| {key} | {risk.why} | {risk.only or '-'} |\n" for key, risk in rows)
-    return "| key | it | asked about |\n|---|---|---|\n" + "".join(said)
+    lines = (f"| {key} | {risk.why} | {risk.only or '-'} |\n" for key, risk in rows)
+    return "| key | it | asked about |\n|---|---|---|\n" + "".join(lines)
 
 
 if __name__ == "__main__":

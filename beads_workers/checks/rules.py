@@ -235,11 +235,11 @@ def clock(now: float, last_seen: float | None) -> Check:
 
 def ntp(synchronised: bool | None) -> Check:
     """Report whether the clock is synchronised; None: the kernel does not say."""
-    told = {True: "the clock is kept by NTP", False: "the clock is not kept by NTP"}
+    texts = {True: "the clock is kept by NTP", False: "the clock is not kept by NTP"}
     if synchronised is None:
         return ok("ntp", "not checked")
     more = "" if synchronised else " (matters if several machines share a tracker)"
-    return ok("ntp", f"{told[synchronised]}{more}")
+    return ok("ntp", f"{texts[synchronised]}{more}")
 
 
 def span(seconds: float) -> str:

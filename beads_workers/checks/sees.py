@@ -95,7 +95,7 @@ def check_of(proof: Proof, settings: LanderSettings) -> Check:
     found = "; ".join(proof.found)
     if proof.sight is Sight.CHECKOUT:
         text = f"verify tests the checkout, not the branch: {found or command}"
-        return misused(NAME, printable(text, TEXT_CHARS), proof.mend)
+        return misused(NAME, printable(text, TEXT_CHARS), proof.remedy)
     if proof.sight is Sight.RED:
         text = f"{command} does not pass where attempts begin, so it is seen later what it tests"
         return warn(NAME, printable(f"{text}: {found}", TEXT_CHARS))

@@ -29,8 +29,8 @@ def signer(common: str, seconds: float) -> Check | None:
     words = argv((*identity(common), "commit-tree", "-S", "-m", "beads-workers: a trial", tree))
     with tempfile.TemporaryDirectory() as objects:
         places = {"GIT_DIR": common, "GIT_OBJECT_DIRECTORY": objects}
-        told = environment() | NOBODY_ASKED | NO_SCREEN | places
-        done = ask(words, folder=Path(objects), seconds=seconds, environment=told)
+        variables = environment() | NOBODY_ASKED | NO_SCREEN | places
+        done = ask(words, folder=Path(objects), seconds=seconds, environment=variables)
     if done.status == 0:
         return ok(NAME, f"commits that land are signed ({how})")
     why = _why(done, seconds)

@@ -69,7 +69,7 @@ def embedded(looked: Looked) -> list[Check]:
 
 def _listed(fleet: FleetSettings, lead: str, wrong: Callable[[SourceError], Check]) -> list[Check]:
     try:
-        source = open_source(replace(fleet, filters=_said(fleet)), ACTOR)
+        source = open_source(replace(fleet, filters=_without_bring(fleet)), ACTOR)
     except SourceError as error:
         return [wrong(error)]
     try:
@@ -135,7 +135,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
         abilities = bd.abilities
         described = bd.place()
         began = time.monotonic()
-        listing = Listings(bd, _said(fleet), ACTOR, LISTED_MAX).ready(0, ())
+        listing = Listings(bd, _without_bring(fleet), ACTOR, LISTED_MAX).ready(0, ())
         seconds = time.monotonic() - began
         held = held_elsewhere(bd, ACTOR, shared=False)
     except SourceError as error:
@@ -184,9 +184,9 @@ def _failed(error: SourceError, place: Path) -> Check:
 def _in_the_way(bd: BdTracker, place: Path) -> Iterator[Check]:
     """Warn of settings that make calls slow, or send them to another tracker."""
     for name in ELSEWHERE:
-        said = os.environ.get(name)
-        if said and place.resolve() not in (Path(said).resolve(), *Path(said).resolve().parents):
-            text = f"{name}={printable(said, 80)} sends bd to another tracker than {place}"
+        value = os.environ.get(name)
+        if value and place.resolve() not in (Path(value).resolve(), *Path(value).resolve().parents):
+            text = f"{name}={printable(value, 80)} sends bd to another tracker than {place}"
             yield warn("tracker", text, f"unset {name}")
     if "--allow-stale" in bd.calls.fixed:
         text = "bd finds its database behind its JSON Lines, and is called with --allow-stale"
@@ -268,10 +268,10 @@ def _name_of(pid: int) -> str:
 
 
 def _filtered(fleet: FleetSettings) -> str:
-    return "" if _said(fleet) == Filters() else ", with the filters of this fleet"
+    return "" if _without_bring(fleet) == Filters() else ", with the filters of this fleet"
 
 
-def _said(fleet: FleetSettings) -> Filters:
+def _without_bring(fleet: FleetSettings) -> Filters:
     """Return the filters without what an issue must bring.
 
     That part follows from the fleet, and a fleet without a command has ready issues all the same.

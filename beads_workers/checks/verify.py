@@ -95,12 +95,12 @@ def _joined(parts: list[Suite], left_out: tuple[str, ...]) -> VerifyProposal:
 
 
 def _inside(name: str, suite: Suite) -> Suite:
-    def there(line: str) -> str:
+    def in_folder(line: str) -> str:
         inside = line.replace("$BW_CHECKOUT/", f"$BW_CHECKOUT/{name}/")
         inside = inside.replace("$BW_WORKTREE/", f"$BW_WORKTREE/{name}/")
         return f"(cd {name} && {inside})" if line else ""
 
-    return Suite(there(suite.line), f"{name}: {suite.found}", there(suite.setup))
+    return Suite(in_folder(suite.line), f"{name}: {suite.found}", in_folder(suite.setup))
 
 
 # --- one look for each kind of project -----------------------------------------------------------
@@ -177,8 +177,8 @@ def _node(folder: Path) -> Suite | None:
     script = _at(package, "scripts", "test")
     if not isinstance(script, str) or not script.strip() or PLACEHOLDER in script:
         return None
-    said = str(_at(package, "packageManager") or "").partition("@")[0]
-    named = [MANAGERS[said]] if said in MANAGERS else list(MANAGERS.values())
+    manager_name = str(_at(package, "packageManager") or "").partition("@")[0]
+    named = [MANAGERS[manager_name]] if manager_name in MANAGERS else list(MANAGERS.values())
     locked = [(each, lock) for each in named for lock in each.locks if (folder / lock).is_file()]
     manager, lock = locked[0] if locked else (named[-1], "")
     keys = ("dependencies", "devDependencies", "workspaces")

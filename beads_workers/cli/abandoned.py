@@ -41,8 +41,8 @@ def release_abandoned(issues: Sequence[str], directory: Path, *, as_json: bool) 
     settings = Scheduler(directory, None).settings
     with open_tracker(settings, "release") as source:
         if not isinstance(source, ClaimingSource):
-            said = f"{settings.source} shows no claims of runs"
-            raise CommandError(f"nothing to give back: {said}", "", EXIT_USAGE)
+            message = f"{settings.source} shows no claims of runs"
+            raise CommandError(f"nothing to give back: {message}", "", EXIT_USAGE)
         folder = tracker_folder(settings.tracker)
         claims = claims_of_runs(source.held(), RunDirectory(directory), folder)
         _check(issues, claims)

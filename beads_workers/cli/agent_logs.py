@@ -26,7 +26,7 @@ class ReadableLog:
 
     def __init__(self, adapter: Adapter | None = None) -> None:
         self._adapter = adapter
-        self._said: str | None = None
+        self._last_words: str | None = None
 
     def line(self, text: str) -> str | None:
         """Return the line as it is shown; None for a line that only programs need."""
@@ -35,14 +35,14 @@ class ReadableLog:
                 self._adapter = _load(begins[1])
             elif text.startswith(f"{OURS}verify: "):
                 self._adapter = None
-            self._said = None
+            self._last_words = None
             return text
         if self._adapter is None or not text.startswith("{"):
             return text
         shown = self._adapter.readable(text)
         if shown is not None and shown.startswith(_WORDS):
             # The result of an agent run repeats its last words.
-            shown, self._said = (None if shown == self._said else shown), shown
+            shown, self._last_words = (None if shown == self._last_words else shown), shown
         return shown
 
 

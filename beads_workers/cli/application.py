@@ -29,7 +29,7 @@ def build(arguments: list[str]) -> typer.Typer:
     words = _typed() if completing else arguments
     called = next((word for word in words if not word.startswith("-")), "")
     known = commands() if completing else COMMANDS
-    found = [module for module, said in known.items() if called in said]
+    found = [module for module, names in known.items() if called in names]
     app = _empty(add_completion=completing or not found)
     for module in found:
         _load(module).register(app)

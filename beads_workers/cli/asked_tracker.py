@@ -38,8 +38,8 @@ def settings_here(
     need_source(resolved)
     options = resolved.options
     kind = kind_said(options.source)
-    if kind is not None and kind.beside is not None:
-        return kind.beside(resolved, directory)
+    if kind is not None and kind.client_settings is not None:
+        return kind.client_settings(resolved, directory)
     if kind is not None and kind.capabilities.push:
         return FleetSettings(0, kind.name, str(directory), str(Path.cwd()), str(directory))
     tracker = find_tracker(options.source)

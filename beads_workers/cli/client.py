@@ -38,17 +38,17 @@ Message = dict[str, Any]
 """Message of the fleet: one JSON object."""
 
 
-def find_state_directory(said: str | None = None) -> Path:
+def find_state_directory(typed: str | None = None) -> Path:
     """Return the project's run directory: as given, configured, or the nearest one above.
 
     Raise ``CommandError`` if it has files that no run of ours has made.
     """
-    return believed(_state_directory(said))
+    return believed(_state_directory(typed))
 
 
-def _state_directory(said: str | None) -> Path:
-    if said:
-        return Path(said)
+def _state_directory(typed: str | None) -> Path:
+    if typed:
+        return Path(typed)
     here = Path.cwd()
     mark = _worktree_mark(here)
     for folder in (here, *here.parents):
@@ -292,13 +292,13 @@ def wait_for_exit(pid: int, seconds: float = EXIT_SECONDS) -> bool:
         os.close(fd)
 
 
-def _worktree_mark(here: Path) -> Mark | None:
+def _worktree_mark(cwd: Path) -> Mark | None:
     # Only a linked worktree has a file of this name, so others save the import.
-    if not any((folder / ".git").is_file() for folder in (here, *here.parents)):
+    if not any((folder / ".git").is_file() for folder in (cwd, *cwd.parents)):
         return None
     from beads_workers.runtime.project import worktree_mark
 
-    return owned(lambda: worktree_mark(here))
+    return owned(lambda: worktree_mark(cwd))
 
 
 def _configured(file: Path) -> Path | None:

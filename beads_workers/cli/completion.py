@@ -71,10 +71,10 @@ def _issues(ctx: typer.Context) -> Iterator[str]:
     """Yield the unfinished issues of ``bd`` or of the built-in tracker."""
     from beads_workers.cli.client import project_here
 
-    project, said = project_here(), ctx.params.get("source")
-    if project is None or said not in (None, "bd", "sqlite"):
+    project, source = project_here(), ctx.params.get("source")
+    if project is None or source not in (None, "bd", "sqlite"):
         return
-    if project.beads is not None and said != "sqlite":
+    if project.beads is not None and source != "sqlite":
         yield from _bd_issues(project.folder)
     elif project.tracker is not None:
         from beads_workers.trackers.sqlite.store import SqliteStore, connect, translated
@@ -89,8 +89,8 @@ def _bd_issues(folder: Path) -> Iterator[str]:
     from beads_workers.trackers.bd.tracker import CLOSED, rows
 
     calls = BdCalls("bd", folder, "", Calls(), call_seconds=ASK_SECONDS)
-    told = rows(calls.run(["list", "--json", f"--limit={PROPOSED_MAX}"]))
-    yield from (row.issue_id for row in told if row.status != CLOSED)
+    listed = rows(calls.run(["list", "--json", f"--limit={PROPOSED_MAX}"]))
+    yield from (row.issue_id for row in listed if row.status != CLOSED)
 
 
 def _quarantined(ctx: typer.Context) -> Iterator[str]:

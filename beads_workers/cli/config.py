@@ -110,11 +110,11 @@ def _flat(path: Path, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         if key not in TABLES or not isinstance(value, dict):
             yield key, value
             continue
-        for inner, said in value.items():
+        for inner, setting in value.items():
             if inner not in TABLES[key]:
                 message = f"{path}: unknown key {inner!r} in [{key}]"
                 raise CommandError(message, _nearest(inner, TABLES[key]), EXIT_USAGE)
-            yield TABLES[key][inner], said
+            yield TABLES[key][inner], setting
 
 
 def _checked(path: Path, key: str, value: Any) -> Any:
@@ -215,9 +215,9 @@ def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path |
 
     Untrusted lines of a file never become options, so no command can run them.
     """
-    said = SettingsFile(*read_file(file), file) if file else SettingsFile({}, {}, folder)
-    trusted, untrusted = _believed(said, cli, environ) if file else ((), ())
-    in_file, agents = said.without(untrusted)
+    settings_file = SettingsFile(*read_file(file), file) if file else SettingsFile({}, {}, folder)
+    trusted, untrusted = _believed(settings_file, cli, environ) if file else ((), ())
+    in_file, agents = settings_file.without(untrusted)
     values: dict[str, Any] = {key: each.default for key, each in KEYS.items()}
     origin = dict.fromkeys(KEYS, "default")
     layers = [
@@ -240,14 +240,14 @@ def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path |
 
 
 def _believed(
-    said: SettingsFile, cli: Options, environ: Mapping[str, str]
+    settings_file: SettingsFile, cli: Options, environ: Mapping[str, str]
 ) -> tuple[tuple[Risky, ...], tuple[Risky, ...]]:
     """Return the risky lines of the file: the trusted ones, and the others."""
-    found = said.risky()
+    found = settings_file.risky()
     in_environment = {key: value for key, value, _ in _from_environment(environ)}
     if (cli.trust or in_environment.get("trust")) == TRUST_ALL:
         return found, ()
-    good = trusted_lines([each.line for each in found], said.file)
+    good = trusted_lines([each.line for each in found], settings_file.file)
     return tuple(e for e in found if e.line in good), tuple(e for e in found if e.line not in good)
 
 
@@ -300,8 +300,8 @@ def typed_options(resolved: Resolved) -> dict[str, Any]:
 
 def from_typed(typed: Mapping[str, Any]) -> Options:
     """Return the options of an earlier command line (lists become tuples again)."""
-    said: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in typed.items()}
-    return Options(**said)
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in typed.items()}
+    return Options(**fields)
 
 
 def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:

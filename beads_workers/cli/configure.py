@@ -48,7 +48,7 @@ def _verify(write: bool = False, json: bool = False) -> None:
 
     It is recognised from the project's files. Nothing is run, and what is set already stays.
     """
-    found = proposals.here(write=write)
+    found = proposals.current_setting(write=write)
     if json:
         print(json_line(found.as_json()))
         return

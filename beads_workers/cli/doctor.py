@@ -20,7 +20,7 @@ from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade, any_failed, fail
 from beads_workers.cli.checking import sentence, to_json
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.parameters import takes
+from beads_workers.cli.parameters import with_options
 from beads_workers.cli.refusals import refusal
 from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.text import counted, printable
@@ -120,7 +120,7 @@ def register(app: typer.Typer) -> None:
     )(doctor)
 
 
-@takes(
+@with_options(
     "doctor",
     first=("workers", "source", "agent", "verify", "allow_module"),
     last=("state_dir", "as_json"),
@@ -132,7 +132,7 @@ def register(app: typer.Typer) -> None:
 )
 def doctor(
     ctx: typer.Context,
-    said: Options,
+    options: Options,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Check what a fleet needs, and say how to mend it.
@@ -142,7 +142,7 @@ def doctor(
     from beads_workers.checks.runner import all_checks
     from beads_workers.core.text import json_line
 
-    plan = _plan(replace(said, command=command_of(ctx)))
+    plan = _plan(replace(options, command=command_of(ctx)))
     show = printer(sys.stdout, as_json=as_json)
     checks = []
     for condition, check in all_checks(plan, show.waiting):
@@ -160,7 +160,7 @@ def doctor(
     raise typer.Exit(EXIT_TRACKER if broken else EXIT_ERROR if any_failed(checks) else 0)
 
 
-def _plan(said: Options) -> FleetPlan:
+def _plan(options: Options) -> FleetPlan:
     """Return the plan of ``start`` with these options.
 
     Raise ``CommandError`` only for mistakes on the command line; a mistake in file or environment
@@ -169,27 +169,27 @@ def _plan(said: Options) -> FleetPlan:
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracing
 
-    resolved, wrong = _resolve(said)
+    resolved, wrong = _resolve(options)
     kind = kind_said(resolved.options.source)
     tracing = find_tracing(resolved.options.trace)
     return FleetPlan(resolved, kind, tracing=tracing, wrong=tuple(wrong))
 
 
-def _resolve(said: Options) -> tuple[Resolved, list[Check]]:
+def _resolve(options: Options) -> tuple[Resolved, list[Check]]:
     from beads_workers.cli.config import combine, find_file
 
     folder, wrong = Path.cwd(), []
-    plain = combine(said, folder, {}, None)  # Raises for mistakes on the command line.
+    plain = combine(options, folder, {}, None)  # Raises for mistakes on the command line.
     file: Path | None = None
     try:
         file = find_file(folder)
-        plain = combine(said, folder, {}, file)
+        plain = combine(options, folder, {}, file)
     except CommandError as error:
         # Without a path it is a stranger's file above us: a file of the user comes first.
         mend = edit(file) or f"touch {shlex.quote(str(folder / FILE_NAME))}"
         wrong.append(fail("settings", error.message, mend, error.hint))
     try:
-        return combine(said, folder, os.environ, plain.file), wrong
+        return combine(options, folder, os.environ, plain.file), wrong
     except CommandError as error:
         name = error.message.split()[0]
         return plain, [*wrong, fail("settings", error.message, f"unset {name}", error.hint)]

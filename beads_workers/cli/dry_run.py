@@ -58,8 +58,8 @@ def show(settings: FleetSettings, warnings: Sequence[Check], *, as_json: bool) -
     with open_tracker(settings, "dry-run") as source:
         seen = _look(settings, source)
     if as_json:
-        said = {"warnings": [to_json(each) for each in warnings]}
-        print(json.dumps(_as_json(settings, seen) | said))
+        fields = {"warnings": [to_json(each) for each in warnings]}
+        print(json.dumps(_as_json(settings, seen) | fields))
         return
     _print_listing(settings, seen)
     for each in seen.prompts:

@@ -18,7 +18,7 @@ PAUSE_SECONDS_MAX = 2.0
 class Feed(Protocol):
     """Stream of messages as of ``bw.watch``: ``snapshot``, ``ended``, and answers in between."""
 
-    over: bool
+    ended: bool
     """Whether no more messages come."""
 
     def sockets(self) -> list[ControlClient]:
@@ -46,12 +46,12 @@ class FleetFeed:
     def __init__(self, client: ControlClient) -> None:
         self._client = client
         self._at = time.monotonic()
-        self.over = False
+        self.ended = False
         client.send("bw.watch")
 
     def sockets(self) -> list[ControlClient]:
         """See ``Feed``."""
-        return [] if self.over else [self._client]
+        return [] if self.ended else [self._client]
 
     def deadline(self) -> float | None:
         """See ``Feed``: a fleet sends without being asked."""
@@ -59,7 +59,7 @@ class FleetFeed:
 
     def take(self) -> list[Message]:
         """See ``Feed``."""
-        messages, self.over = self._client.receive()
+        messages, self.ended = self._client.receive()
         if any("snapshot" in message for message in messages):
             self._at = time.monotonic()
         return messages
@@ -87,7 +87,7 @@ class ReplayFeed:
         self._shown_at = time.monotonic()
         self._elapsed = 0.0
         self._next = next(snapshots, None)
-        self.over = self._next is None
+        self.ended = self._next is None
 
     def sockets(self) -> list[ControlClient]:
         """See ``Feed``."""
@@ -107,7 +107,7 @@ class ReplayFeed:
             assert self._next is not None, "a deadline is that of the next one"
             last, self._next = self._next, next(self._snapshots, None)
             self._shown_at, self._elapsed = due, last["uptime_seconds"]
-        self.over = self._next is None
+        self.ended = self._next is None
         return [] if last is None else [{"snapshot": last}]
 
     def ask(self, control: str, fields: Mapping[str, Any]) -> None:

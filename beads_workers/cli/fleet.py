@@ -176,19 +176,19 @@ def _still_there(left: list[Any], stayed: list[dict[str, Any]]) -> CommandError:
     """Return the error for processes of ours that are left, and for workers that keep issues."""
     from beads_workers.core.text import counted, printable
 
-    said, todo = [], []
+    remaining, todo = [], []
     if left:
         named = ", ".join(f"{each.pid} ({printable(each.command)})" for each in left[:NAMED_MAX])
         pids = " ".join(str(each.pid) for each in left[:NAMED_MAX])
-        said.append(f"{counted(len(left), 'process', 'processes')} of this fleet: {named}")
+        remaining.append(f"{counted(len(left), 'process', 'processes')} of this fleet: {named}")
         todo.append(f"look at them: ps -o pid,stat,user,args {pids}")
     if stayed:
         named = ", ".join(map(_stayed, stayed[:NAMED_MAX]))
         pids = " ".join(dict.fromkeys(str(each["pid"]) for each in stayed[:NAMED_MAX]))
         keep = f"{counted(len(stayed), 'issue')} kept by workers started elsewhere"
-        said.append(f"{keep}: {named}")
+        remaining.append(f"{keep}: {named}")
         todo.append(f"nobody else gets what they keep before they are gone: kill {pids}")
-    return CommandError(f"still there: {'; '.join(said)}", "; ".join(todo))
+    return CommandError(f"still there: {'; '.join(remaining)}", "; ".join(todo))
 
 
 NAMED_MAX = 10
@@ -261,16 +261,16 @@ def _end_of_fleet(directory: Path, timeout: float | None) -> dict[str, Any]:
     return ended
 
 
-def _ended(directory: Path, said: str) -> dict[str, Any] | None:
+def _ended(directory: Path, prefix: str) -> dict[str, Any] | None:
     """Return how this run ended; None while it runs. Raise ``CommandError`` if it is unknown."""
     from beads_workers.cli.last_run import how_it_ended
     from beads_workers.cli.runs import find_run
     from beads_workers.runtime.run_directory import RunDirectory
 
-    found = find_run(directory, said)
-    told = how_it_ended(found)
-    if told is not None and told["exit_code"] is not None:
-        return told
+    found = find_run(directory, prefix)
+    ending = how_it_ended(found)
+    if ending is not None and ending["exit_code"] is not None:
+        return ending
     if RunDirectory(directory).is_locked() and _run_id(directory) == found.name:
         return None
     raise CommandError(
@@ -401,8 +401,8 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
 
     last = last_run(directory)
     if as_json:
-        told = {"running": False, "last_run": last}
-        print(json.dumps(told | _unfinished(directory, wanted=envelopes)))
+        shown = {"running": False, "last_run": last}
+        print(json.dumps(shown | _unfinished(directory, wanted=envelopes)))
         return
     print(f"error: {error.message}", file=sys.stderr)
     if last is None:

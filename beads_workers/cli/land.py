@@ -206,12 +206,12 @@ def _settings(
     from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
 
-    said = Options(verify=verify, trust=TRUST_ALL if trust else None)
+    typed = Options(verify=verify, trust=TRUST_ALL if trust else None)
     if runs:
-        resolved = settle(said)
+        resolved = settle(typed)
         refuse_untrusted(resolved)
     else:
-        resolved = resolve(said, Path.cwd(), os.environ)
+        resolved = resolve(typed, Path.cwd(), os.environ)
     options = resolved.options
     project = directory.resolve().parent
     _check_repository(project)
@@ -327,8 +327,8 @@ def _landing(
             yield news
             if isinstance(news, messages.Landed | messages.Refused):
                 left.discard(news.issue_id)
-            if not quiet and (said := _said(news)):
-                print(printable(said), flush=True)
+            if not quiet and (text := _news_line(news)):
+                print(printable(text), flush=True)
             if isinstance(news, messages.Idle) and (not left or news.waiting):
                 break
     finally:
@@ -339,15 +339,15 @@ def _landing(
         raise CommandError("nothing can land here", "the line above says why")
 
 
-def _said(news: messages.News) -> str:
+def _news_line(news: messages.News) -> str:
     match news:
         case messages.Landed(issue_id, _, commit):
             how = "was landed already" if news.contained else "landed"
             return f"{issue_id} {how} as {commit[:12]}"
         case messages.Refused(issue_id, _, why, text, files, against=against):
             return f"{issue_id} did not land: {messages.refusal_text(why, files, against, text)}"
-        case messages.Untold(issue_id):
-            return f"{issue_id} {messages.untold_text(news)}"
+        case messages.WithoutVerdict(issue_id):
+            return f"{issue_id} {messages.without_verdict_text(news)}"
         case messages.Gate(state="began", issues=issues):
             return f"verify runs on {', '.join(issues) if issues else 'what has landed'}"
         case messages.LanderWarned(text):
@@ -393,11 +393,11 @@ def _settle(
     tracker: FleetSettings,
     action: str,
     notes: dict[str, str],
-    again: Set[str] = frozenset(),
+    reopened: Set[str] = frozenset(),
 ) -> list[str]:
     """Write the action to the tracker; return the issues that now have this state.
 
-    The next start neither lands these issues nor takes them for done. ``again``: issues that are
+    The next start neither lands these issues nor takes them for done. ``reopened``: issues that are
     open because they were undone.
     """
     from beads_workers.cli.asked_tracker import open_tracker
@@ -417,8 +417,8 @@ def _settle(
         taken_back=action == "REOPEN",
     )
     with open_tracker(tracker, NAME) as source:
-        if again:
-            _claim(source, again)
+        if reopened:
+            _claim(source, reopened)
         settled = source.settle([make(issue_id) for issue_id in notes])
     fine = (Result.APPLIED, Result.FOUND_CLOSED) if action == "CLOSE" else (Result.APPLIED,)
     for each in settled:

@@ -14,22 +14,22 @@ def last_run(directory: Path) -> dict[str, Any] | None:
         folders = sorted((p for p in runs.iterdir() if p.is_dir()), reverse=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return next((told for run in folders if (told := how_it_ended(run)) is not None), None)
+    return next((ending for run in folders if (ending := how_it_ended(run)) is not None), None)
 
 
 def how_it_ended(run: Path) -> dict[str, Any] | None:
     """Return how the run in this folder ended; None if it has not written anything."""
-    told = _written(run) or _from_journal(run)
-    return None if told is None else {**told, "settled": (run / "settled").exists()}
+    ending = _written(run) or _from_journal(run)
+    return None if ending is None else {**ending, "settled": (run / "settled").exists()}
 
 
 def _written(run: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads((run / "ended.json").read_bytes())
+        ending = json.loads((run / "ended.json").read_bytes())
     except (OSError, ValueError):
         return None
     # Another version had other keys: the journal is read instead.
-    return told if isinstance(told, dict) and "ending" in told else None
+    return ending if isinstance(ending, dict) and "ending" in ending else None
 
 
 def _from_journal(run: Path) -> dict[str, Any] | None:

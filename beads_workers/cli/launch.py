@@ -25,7 +25,7 @@ from beads_workers.core.plain import to_plain
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_UNKNOWN
-from beads_workers.runtime.processes import heard, wake_on
+from beads_workers.runtime.processes import received_signals, wake_on
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, spent
 from beads_workers.ui.lines import FLAGS_WIDTH, SILENT, held_elsewhere, line, start_again
@@ -237,7 +237,7 @@ class Interrupts:
         """Wait until the fleet has sent something; handle signals meanwhile."""
         while True:
             ready = select.select([self._client.socket, self._wake], [], [])[0]
-            heard(self._wake)
+            received_signals(self._wake)
             if self._client.socket in ready:
                 return
 
@@ -285,10 +285,10 @@ def watch_run(
         return 128 + watched.signal
     wait_for_exit(started["pid"])
     if ended is None:
-        told = how_it_ended(runs / started["run_id"])
-        if told is not None and told["exit_code"] is not None:
+        ending = how_it_ended(runs / started["run_id"])
+        if ending is not None and ending["exit_code"] is not None:
             raise CommandError(
-                f"the connection to the fleet broke; it {told['ending']}",
+                f"the connection to the fleet broke; it {ending['ending']}",
                 "'beads-workers report' tells it all, and how to go on",
             )
         raise CommandError(

@@ -142,11 +142,11 @@ class _Live:
         for key in events.keys:
             self._pressed(key)
         for message in self._feed.take():
-            self._heard(message)
-        if self._feed.over and self._look.role is not viewer.Role.REPLAY and self._seen is None:
-            self._over()
+            self._handle_message(message)
+        if self._feed.ended and self._look.role is not viewer.Role.REPLAY and self._seen is None:
+            self._handle_end()
 
-    def _heard(self, message: Message) -> None:
+    def _handle_message(self, message: Message) -> None:
         if "snapshot" in message:
             self._snapshot = message["snapshot"]
             self._draw_at = min(self._draw_at, self._drawn_at + FRAME_SECONDS)
@@ -157,7 +157,7 @@ class _Live:
         else:
             self._say(message.get("error") or message.get("text") or "")
 
-    def _over(self) -> None:
+    def _handle_end(self) -> None:
         """Handle the end of the fleet: draw its last snapshot, and show it for a moment."""
         if self._ended is not None and self._signal is None:
             self._terminal.wait([], max(0.0, self._drawn_at + FRAME_SECONDS - time.monotonic()))

@@ -163,12 +163,12 @@ class WorktreeDiff:
 
 def _changes(worktree: str, base: str) -> str:
     """Return ``2 files changed, 10 insertions(+), 1 new file``; "" if git fails."""
-    told = []
+    outputs = []
     for words in (("diff", "--shortstat", base), ("ls-files", "--others", "--exclude-standard")):
         try:
             asked = call(worktree, *words, seconds=30)
         except GitError:
             return ""
-        told.append(asked.output.strip() if asked.status == 0 else "")
-    new = len(told[1].splitlines())
-    return ", ".join(part for part in (told[0], counted(new, "new file") if new else "") if part)
+        outputs.append(asked.output.strip() if asked.status == 0 else "")
+    new = len(outputs[1].splitlines())
+    return ", ".join(part for part in (outputs[0], counted(new, "new file") if new else "") if part)

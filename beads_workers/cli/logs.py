@@ -86,7 +86,7 @@ def logs(
     if which is None:
         last = directory.last_run()
         journal = directory.run(last) / "journal.jsonl"
-        shown = _printed(directory.run(last), raw=raw) if output else _raw if as_json else _told
+        shown = _printed(directory.run(last), raw=raw) if output else _raw if as_json else _as_line
         _show(_events(journal, after, shown), lines)
         if follow:
             _follow_events(directory, last, journal, shown)
@@ -129,7 +129,7 @@ Shown = Callable[["Entry"], str | None]
 """Returns the text of a journal entry; None for an entry that is left out."""
 
 
-def _told(entry: Entry) -> str | None:
+def _as_line(entry: Entry) -> str | None:
     from beads_workers.ui.lines import line
 
     return line(entry)

@@ -103,18 +103,18 @@ def explained(error: Any, arguments: Sequence[str]) -> Explained:
     """Return what is wrong and what to do; ``error``: the exception of the parser."""
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else _called(arguments)
-    said = error.format_message()
+    message = error.format_message()
     help_hint = f"'{path} --help' shows how"
     if ctx is not None and type(error).__name__ == "NoSuchOption":
         return _option(error.option_name, ctx, list(arguments), help_hint)
-    if ctx is not None and (unknown := re.match(r"No such command '(.*?)'\.", said, re.DOTALL)):
+    if ctx is not None and (unknown := re.match(r"No such command '(.*?)'\.", message, re.DOTALL)):
         return _command(unknown[1], ctx, list(arguments), help_hint)
     if (wrong := _number(error)) is not None:
         return wrong
-    if said.startswith(("Missing argument", "Missing option")) and ctx is not None:
+    if message.startswith(("Missing argument", "Missing option")) and ctx is not None:
         example = str(ctx.command.epilog or "").partition(PROGRAM)[2]
         help_hint += f"; for example: {PROGRAM}{example}" if example else ""
-    return _too_many(said, path, help_hint)
+    return _too_many(message, path, help_hint)
 
 
 # --- commands ------------------------------------------------------------------------------------
@@ -240,10 +240,10 @@ OF_ONE = {"status": "why", "list": "show", "stop": "release", "watch": "logs"}
 _EXTRA = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", re.DOTALL)
 
 
-def _too_many(said: str, path: str, otherwise: str) -> Explained:
-    found = _EXTRA.match(said)
+def _too_many(message: str, path: str, otherwise: str) -> Explained:
+    found = _EXTRA.match(message)
     if found is None:
-        return said, otherwise
+        return message, otherwise
     words = found[1].split()
     if path.endswith(" doctor") and which(words[0]):
         return f"too many arguments: {found[1]}", f"a command goes after --: {path} -- {found[1]}"

@@ -17,14 +17,14 @@ COMPLETERS = {"agent": agents, "review": agents, "parent": issues}
 """Completers of options whose values are known names."""
 
 
-def takes(
+def with_options(
     command: str,
     *,
     first: tuple[str, ...] = (),
     last: tuple[str, ...] = (),
     words: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
-    """Give a command the options of the table that apply to it, as ``said``.
+    """Give a command the options of the table that apply to it, as ``options``.
 
     ``first`` and ``last``: names that ``--help`` shows before and after the others, which keep the
     order of the table. They are parameters of the function's own, or options that the command has
@@ -42,16 +42,16 @@ def takes(
         ]
 
         def call(**values: Any) -> None:
-            said = {name: values.pop(name) for name in order if name not in own}
-            function(**values, said=Options(**{name: _plain(said[name]) for name in said}))
+            typed = {name: values.pop(name) for name in order if name not in own}
+            function(**values, options=Options(**{name: _plain(typed[name]) for name in typed}))
 
         return _with_parameters(call, function, made)
 
     return decorate
 
 
-def takes_fields(kind: type, *, before: str) -> Callable[[Command], Command]:
-    """Give a command an option for each field of the dataclass ``kind``, as ``said``.
+def with_fields(kind: type, *, before: str) -> Callable[[Command], Command]:
+    """Give a command an option for each field of the dataclass ``kind``, as ``options``.
 
     A field is annotated like a parameter. The function's own parameters, which all have a default,
     come before the field ``before``.
@@ -63,8 +63,8 @@ def takes_fields(kind: type, *, before: str) -> Callable[[Command], Command]:
         names = [*list(shared)[:at], *own, *list(shared)[at:]]
 
         def call(**values: Any) -> None:
-            said = kind(**{name: values.pop(name) for name in shared})
-            function(**values, said=said)
+            options = kind(**{name: values.pop(name) for name in shared})
+            function(**values, options=options)
 
         return _with_parameters(call, function, [(own | shared)[name] for name in names])
 
@@ -86,7 +86,7 @@ def _own_parameters(function: Command | type) -> dict[str, inspect.Parameter]:
     return {
         name: each.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
         for name, each in inspect.signature(function).parameters.items()
-        if name != "said"
+        if name != "options"
     }
 
 

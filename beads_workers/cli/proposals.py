@@ -52,17 +52,17 @@ class VerifySetting:
         if found is None:
             return []
         head = "verify set" if self.written else "verify proposed"
-        said = [f"{head}: {printable(found.line)} ({printable(found.why)})"]
-        said += [f"  not in it: {printable(each)}" for each in found.left_out]
+        lines = [f"{head}: {printable(found.line)} ({printable(found.why)})"]
+        lines += [f"  not in it: {printable(each)}" for each in found.left_out]
         if found.setup:
             setup = f"setup = {json.dumps(found.setup)}"
-            said.append(f"  a new worktree needs first, in {FILE_NAME}: [worktree] {setup}")
+            lines.append(f"  a new worktree needs first, in {FILE_NAME}: [worktree] {setup}")
         if not self.written:
-            said.append("  'beads-workers config verify --write' puts it into the settings")
-        return said
+            lines.append("  'beads-workers config verify --write' puts it into the settings")
+        return lines
 
 
-def here(*, write: bool) -> VerifySetting:
+def current_setting(*, write: bool) -> VerifySetting:
     """Return the setting of the current project; ``write``: write a proposal unless one is set.
 
     Raise ``CommandError``.

@@ -55,9 +55,9 @@ def report(
     history = read_history(directory, find_run(directory.root, run).name)
     if as_json:
         from beads_workers.core.text import json_line
-        from beads_workers.ui import findings as told
+        from beads_workers.ui import findings
 
-        print(json_line(told.report(history)))
+        print(json_line(findings.report(history)))
     elif html is not None:
         _write_page(history, html)
     else:
@@ -94,11 +94,11 @@ def read_history(directory: RunDirectory, run_id: str) -> History:
 def _show(history: History) -> None:
     from rich.console import Console
 
-    from beads_workers.ui.report_text import told
+    from beads_workers.ui.report_text import report_lines
 
     console = Console(markup=False, emoji=False, highlight=False)
     unicode = "utf" in console.encoding.lower()
-    for part in told(history, min(console.width, WIDTH_MAX), unicode=unicode):
+    for part in report_lines(history, min(console.width, WIDTH_MAX), unicode=unicode):
         console.print(part, soft_wrap=True)
 
 

@@ -35,17 +35,19 @@ def restart(
     directory = find_state_directory(state_dir)
     client = connect(directory)
     info = json.loads((directory / "run.json").read_bytes())
-    told = RunDirectory(directory).read_settings(info["run_id"])
-    if told is None or told.typed is None:
+    earlier = RunDirectory(directory).read_settings(info["run_id"])
+    if earlier is None or earlier.typed is None:
         raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
-    os.chdir(told.folder)
-    said = replace(from_typed(told.typed), trust=TRUST_ALL if trust else None)
-    resolved = settle(said)
+    os.chdir(earlier.folder)
+    options = replace(from_typed(earlier.typed), trust=TRUST_ALL if trust else None)
+    resolved = settle(options)
     refuse_untrusted(resolved)  # While there still is a fleet.
     client.send("bw.stop")
     for message in client.follow():
         if "ended" in message:
             break
     wait_for_exit(info["pid"], 30.0)
-    how = StartView(detach=detach or not told.owned)
-    run_start(replace(said, trust=resolved.options.trust), told.filters.only, how, told.argv)
+    how = StartView(detach=detach or not earlier.owned)
+    run_start(
+        replace(options, trust=resolved.options.trust), earlier.filters.only, how, earlier.argv
+    )

@@ -42,7 +42,7 @@ def runs(
 ) -> None:
     """List the runs of this project: when, how long, how each ended.
 
-    The last one stands first; 'report RUN' tells all of one.
+    The newest run is listed first; 'report RUN' shows everything about one run.
     """
     from beads_workers.runtime.run_directory import RunDirectory
 
@@ -65,23 +65,23 @@ def _running(directory: RunDirectory) -> str:
 
 def _rows(folder: Path, run_ids: list[str], running: str) -> Iterator[dict[str, Any]]:
     for run_id in reversed(run_ids):
-        told = how_it_ended(folder / run_id)
-        if told is None:
+        ending = how_it_ended(folder / run_id)
+        if ending is None:
             continue
         is_running = run_id == running
         yield {
             "run_id": run_id,
             "running": is_running,
-            "began_at": told["began_at"],
-            "ended_at": None if is_running else told["ended_at"],
+            "began_at": ending["began_at"],
+            "ended_at": None if is_running else ending["ended_at"],
             "seconds": round(
-                (time.time() if is_running else told["ended_at"]) - told["began_at"], 3
+                (time.time() if is_running else ending["ended_at"]) - ending["began_at"], 3
             ),
-            "ending": "running" if is_running else told["ending"],
-            "exit_code": told["exit_code"],
-            "closed": told["closed"],
-            "failed": told["failed"],
-            "quarantined": len(told["quarantined"]),
+            "ending": "running" if is_running else ending["ending"],
+            "exit_code": ending["exit_code"],
+            "closed": ending["closed"],
+            "failed": ending["failed"],
+            "quarantined": len(ending["quarantined"]),
         }
 
 
@@ -96,7 +96,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{row['run_id']}  {began}  {hours:3}:{minutes:02}:{seconds:02}  {counts}  {how}"
 
 
-def find_run(directory: Path, said: str | None) -> Path:
+def find_run(directory: Path, prefix: str | None) -> Path:
     """Return the folder of a run by its id or a prefix; None: of the last run.
 
     Raise ``CommandError``: exit 4 if it is unknown, 2 if several match, 1 if nothing has run.
@@ -107,13 +107,13 @@ def find_run(directory: Path, said: str | None) -> Path:
     run_ids = runs.run_ids()
     if not run_ids:
         raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
-    if said in run_ids:
-        return runs.run(said)
-    found = [run_id for run_id in run_ids if run_id.startswith(said or runs.last_run())]
+    if prefix in run_ids:
+        return runs.run(prefix)
+    found = [run_id for run_id in run_ids if run_id.startswith(prefix or runs.last_run())]
     if not found:
-        raise CommandError(f"no run {said}", f"there are: {_named(run_ids)}", EXIT_UNKNOWN)
+        raise CommandError(f"no run {prefix}", f"there are: {_named(run_ids)}", EXIT_UNKNOWN)
     if len(found) > 1:
-        raise CommandError(f"{said} is not one run", f"say which: {_named(found)}", EXIT_USAGE)
+        raise CommandError(f"{prefix} is not one run", f"say which: {_named(found)}", EXIT_USAGE)
     return runs.run(found[0])
 
 

@@ -46,25 +46,25 @@ def of_text(text: str, error: ValueError) -> Slip:
     tables = [table[1].strip() for each in rows[: number - 1] if (table := _TABLE.match(each))]
     why = _LINE.sub("", reason)
     where = f"line {number}"
-    said = f"{where}: {printable(row, ROW_CHARS)}"
+    shown = f"{where}: {printable(row, ROW_CHARS)}"
     if (straight := row.translate(CURLY)) != row:
-        return f"{said} (curly quotes)", f"write: {straight}"
+        return f"{shown} (curly quotes)", f"write: {straight}"
     if row.startswith("[agent."):
-        return said, f"write: {row.replace('[agent.', '[agents.', 1)}"
+        return shown, f"write: {row.replace('[agent.', '[agents.', 1)}"
     if why.startswith("Cannot declare"):
-        return f"{said} (it is there already)", "put its lines below the first one"
+        return f"{shown} (it is there already)", "put its lines below the first one"
     if why == "Cannot overwrite a value":
         key = row.partition("=")[0].strip()
-        return f"{said} ({printable(key, 40)} is set twice)", "leave one of the lines out"
-    meant = _meant(row, tables[-1] if tables else "")
-    return f"{said} ({_lowered(why)})", f"write: {meant}" if meant else LIKE
+        return f"{shown} ({printable(key, 40)} is set twice)", "leave one of the lines out"
+    meant = _corrected_line(row, tables[-1] if tables else "")
+    return f"{shown} ({_lowered(why)})", f"write: {meant}" if meant else LIKE
 
 
 def _lowered(text: str) -> str:
     return printable(text[:1].lower() + text[1:], ROW_CHARS)
 
 
-def _meant(row: str, table: str) -> str:
+def _corrected_line(row: str, table: str) -> str:
     pair = _PAIR.match(row)
     if pair is None:
         return ""
@@ -79,9 +79,9 @@ def _meant(row: str, table: str) -> str:
     return right(key, value, option) if option is not None else ""
 
 
-def right(key: str, said: object, option: Option) -> str:
+def right(key: str, typed: object, option: Option) -> str:
     """Return the line that sets the key to this value; "" if no value fits."""
-    text = str(said)
+    text = str(typed)
     number = [int(text)] if re.fullmatch(r"\d{1,9}", text) else []
     words = [WORDS[text.lower()]] if text.lower() in WORDS else []
     several = [tuple(re.split(r"\s*,\s*", text))] if option.kind.many and "," in text else []

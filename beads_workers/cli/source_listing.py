@@ -87,7 +87,7 @@ class BdListing:
         from beads_workers.trackers.bd.tracker import is_safe_id
 
         found = self._bd.look([IssueId(issue_id)]) if is_safe_id(issue_id) else {}
-        whole = self._bd.whole([*found])
+        whole = self._bd.details([*found])
         return next((_as_listed(row) for row in whole.values()), None)
 
 
@@ -111,13 +111,13 @@ def located() -> Iterator[Listable | None]:
 
     resolved = resolve(Options(), Path.cwd(), os.environ)
     need_source(resolved)
-    said = resolved.options.source
-    kind = kind_said(said)
+    wanted = resolved.options.source
+    kind = kind_said(wanted)
     if kind is None or kind.locate is None:
-        with _beads_here(said) as listing:
+        with _beads_here(wanted) as listing:
             yield listing
         return
-    found = find_tracker(said)
+    found = find_tracker(wanted)
     place, folder, state = str(found.place), str(found.folder), str(find_state_directory())
     settings = FleetSettings(0, kind.name, place, folder, state, source_options=found.options)
     with open_tracker(settings, "list") as source:
@@ -125,12 +125,12 @@ def located() -> Iterator[Listable | None]:
 
 
 @contextlib.contextmanager
-def _beads_here(said: str | None) -> Iterator[BdListing | None]:
+def _beads_here(source: str | None) -> Iterator[BdListing | None]:
     """Provide bd if it is selected, or if there is no built-in tracker; otherwise None."""
     from beads_workers.cli.client import project_here, tracker_here
 
-    project = None if said == "sqlite" else project_here()
-    if project is None or project.beads is None or (said != "bd" and tracker_here() is not None):
+    project = None if source == "sqlite" else project_here()
+    if project is None or project.beads is None or (source != "bd" and tracker_here() is not None):
         yield None
         return
     try:

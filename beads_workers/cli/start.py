@@ -21,7 +21,7 @@ from beads_workers.cli.completion import AFTER_DASHES
 from beads_workers.cli.completion import issues as known_issues
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
-from beads_workers.cli.parameters import takes
+from beads_workers.cli.parameters import with_options
 from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
 from beads_workers.cli.web import with_port
 from beads_workers.core.settings import Agent, FleetSettings, understood
@@ -218,7 +218,7 @@ def register(app: typer.Typer) -> None:
     )(start)
 
 
-@takes(
+@with_options(
     "start",
     first=(
         *("issues", "workers", "until_empty", "detach", "dry_run"),
@@ -231,7 +231,7 @@ def register(app: typer.Typer) -> None:
 )
 def start(
     ctx: typer.Context,
-    said: Options,
+    options: Options,
     issues: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ISSUE]...", help="Take only these.", autocompletion=known_issues),
@@ -272,8 +272,8 @@ def start(
     shown = StartView(
         detach=detach, wait=wait, as_json=json_lines, draw=not no_dashboard, dry_run=dry_run
     )
-    said = replace(said, command=command_of(ctx))
-    run_start(said, tuple(issues or ()), shown, tuple(sys.argv[1:]))
+    options = replace(options, command=command_of(ctx))
+    run_start(options, tuple(issues or ()), shown, tuple(sys.argv[1:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ class StartView:
 
 
 def run_start(
-    said: Options, issues: tuple[str, ...], how: StartView, argv: tuple[str, ...]
+    options: Options, issues: tuple[str, ...], how: StartView, argv: tuple[str, ...]
 ) -> None:
     """Check, start, and show events; end with the exit code of the run.
 
@@ -307,7 +307,7 @@ def run_start(
     from beads_workers.cli.preparation import plan_of, planned
     from beads_workers.cli.trust import refuse_untrusted, settle
 
-    resolved = settle(said, may_ask=not (how.dry_run or how.as_json))
+    resolved = settle(options, may_ask=not (how.dry_run or how.as_json))
     if resolved.untrusted:
         # Refuse before the plan is made: untrusted lines are left out, and some sources cannot
         # prepare without them.

@@ -86,14 +86,14 @@ def print_array(lines: Iterable[str]) -> None:
 
 def report(found: Imported) -> None:
     """Warn on stderr of what the three counts do not show."""
-    said = (
+    counts = (
         (found.commands_dropped, "command was", "commands were", _DROPPED),
         (found.older, "issue was", "issues were", "left alone: the tracker's is newer"),
         (found.held, "issue is", "issues are", "being worked on: who holds it stayed"),
         (found.skipped, "line is", "lines are", "no issue, and skipped"),
         (found.dangling, "issue is", "issues are", "named as a dependency, but not here"),
     )
-    for count, one, many, what in said:
+    for count, one, many, what in counts:
         if count:
             warn(f"{count} {one if count == 1 else many} {what}")
 

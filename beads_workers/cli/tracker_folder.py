@@ -71,7 +71,7 @@ def init(
         made = create(database, prefix)
     if is_tracker(here / ".beads"):
         warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
-    found = proposals.here(write=verify)
+    found = proposals.current_setting(write=verify)
     if config_made and not found.written:
         proposals.trust_settings(None)
     if json:

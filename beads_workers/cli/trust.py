@@ -63,7 +63,7 @@ def trust_command(
         print("trusted" if new else "nothing new here runs anything")
 
 
-def settle(said: Options, *, may_ask: bool = True) -> Resolved:
+def settle(options: Options, *, may_ask: bool = True) -> Resolved:
     """Do the same as ``resolve`` for a command that runs something, and ask about untrusted lines.
 
     It asks on a terminal only; a condition refuses the lines that stay untrusted. The variable that
@@ -71,14 +71,14 @@ def settle(said: Options, *, may_ask: bool = True) -> Resolved:
     """
     environment = dict(os.environ)
     os.environ.pop(KEYS["trust"].variable, None)
-    resolved = resolve(said, Path.cwd(), environment)
+    resolved = resolve(options, Path.cwd(), environment)
     asks = may_ask and _somebody_sits()
     while asks and (lines := untrusted(_plan(resolved))) and _agrees(lines):
         try:
             trust(lines)
         except OSError as error:
             raise CommandError(f"what is trusted cannot be kept: {error}", "--trust") from None
-        resolved = resolve(said, Path.cwd(), environment)
+        resolved = resolve(options, Path.cwd(), environment)
     return resolved
 
 
@@ -100,8 +100,8 @@ def tell_refused(check: Check, notify: str | None) -> None:
     from beads_workers.runtime.notifications import tell
     from beads_workers.ui.notices import Notice
 
-    said, why = printable(f"no fleet begins: {check.text}"), printable(check.text)
-    notice = Notice("refused", said, time.time(), "", str(Path.cwd()))
+    text, why = printable(f"no fleet begins: {check.text}"), printable(check.text)
+    notice = Notice("refused", text, time.time(), "", str(Path.cwd()))
     notice = replace(notice, error=why, exit_code=check.exit_code, todo=check.remedy)
     tell(notify, notice)
 

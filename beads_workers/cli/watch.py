@@ -17,7 +17,7 @@ from beads_workers.cli.completion import runs
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import EnvelopesToo, refuse_without_json
 from beads_workers.cli.kinds import need
-from beads_workers.cli.parameters import takes
+from beads_workers.cli.parameters import with_options
 from beads_workers.cli.runs import find_run
 from beads_workers.cli.web import WithPort
 from beads_workers.options import Options
@@ -40,9 +40,9 @@ def register(app: typer.Typer) -> None:
     app.command("replay", epilog="Example: beads-workers replay --speed 50")(replay)
 
 
-@takes("watch", last=("state_dir",))
+@with_options("watch", last=("state_dir",))
 def watch(
-    said: Options,
+    options: Options,
     as_json: Snapshots = False,
     envelopes: EnvelopesToo = False,
     state_dir: StateDir = None,
@@ -53,10 +53,10 @@ def watch(
     """
     refuse_without_json(envelopes=envelopes, as_json=as_json)
     directory = find_state_directory(state_dir)
-    if said.web is not None or said.web_control:
+    if options.web is not None or options.web_control:
         from beads_workers.cli import web
 
-        web.watch(directory, said.web or 0, controls=bool(said.web_control))
+        web.watch(directory, options.web or 0, controls=bool(options.web_control))
         return
     client = connect(directory)
     if envelopes:

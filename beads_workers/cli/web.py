@@ -100,7 +100,7 @@ class PageFeed:
         self._shown = shown
         self._linger = linger
         self._run_id = ""
-        self._whole = False
+        self._shown_to_end = False
         """True if all of that run was shown, to its end."""
         self._tail: JournalTail | None = None
 
@@ -132,16 +132,16 @@ class PageFeed:
             return
         try:
             client.send("bw.watch")
-            if self._hear(client):
-                self._whole = True
+            if self._follow(client):
+                self._shown_to_end = True
                 return
         except CommandError:
             pass  # The fleet has another version, or a line was cut off.
         finally:
             client.close()
-        self._whole = False
+        self._shown_to_end = False
 
-    def _hear(self, client: ControlClient) -> bool:
+    def _follow(self, client: ControlClient) -> bool:
         """Show snapshots; return True at the end of the run, False if nobody looks."""
         over = ended = False
         while not over:
@@ -196,7 +196,7 @@ class PageFeed:
         if not run_id:
             self._shown.say("fleet", {"state": "none"})
             return
-        if self._whole and run_id == self._run_id:
+        if self._shown_to_end and run_id == self._run_id:
             return
         board = Board()
         for entry in read_journal(runs.run(run_id) / "journal.jsonl"):
@@ -205,7 +205,7 @@ class PageFeed:
             return
         self._show(status(board, board.elapsed))
         self._shown.say("fleet", {"state": "ended" if board.ended else "lost"})
-        self._whole = True
+        self._shown_to_end = True
 
 
 # --- what a page may ask -------------------------------------------------------------------------
@@ -264,8 +264,8 @@ def _kept(file: Path) -> tuple[int, str]:
     try:
         if file.stat().st_mode & 0o077:
             raise ValueError("no secret")
-        told = json.loads(file.read_bytes())
-        port, key = told["port"], told["key"]
+        fields = json.loads(file.read_bytes())
+        port, key = fields["port"], fields["key"]
         if isinstance(port, int) and re.fullmatch(r"[\w-]{43}", key):
             return port, key
     except (OSError, ValueError, KeyError, TypeError):
@@ -281,8 +281,8 @@ def _running(file: Path) -> Page:
     Raise ``CommandError`` if the file has no address yet.
     """
     try:
-        told = json.loads(file.read_bytes())
-        return Page(told["url"], told["pid"], told["control"])
+        fields = json.loads(file.read_bytes())
+        return Page(fields["url"], fields["pid"], fields["control"])
     except (OSError, ValueError, KeyError, TypeError):
         raise CommandError(
             f"another server holds {file}, and does not say where it is", "try again in a moment"
@@ -340,13 +340,13 @@ class Server:
             self.web = self._bound((port,) if port else (before, 0), key, controls=controls)
         except OSError as error:
             os.close(self._lock)
-            said = f"port {port}: {error.strerror}"
-            raise CommandError(said, "without a port it takes one that is free") from None
+            message = f"port {port}: {error.strerror}"
+            raise CommandError(message, "without a port it takes one that is free") from None
         self.page = Page(self.web.url, os.getpid(), controls)
-        told = {"url": self.web.url, "port": self.web.server_port, "key": key}
-        told |= {"pid": os.getpid(), "control": controls}
+        fields = {"url": self.web.url, "port": self.web.server_port, "key": key}
+        fields |= {"pid": os.getpid(), "control": controls}
         os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, json.dumps(told).encode() + b"\n", 0)
+        os.pwrite(self._lock, json.dumps(fields).encode() + b"\n", 0)
 
     def _bound(self, ports: tuple[int, ...], key: str, *, controls: bool) -> WebServer:
         """Return a server on the first free port of these; raise ``OSError``."""
@@ -363,7 +363,7 @@ class Server:
                     key,
                     shown,
                     read_log=lambda worker_id: read_log(directory, shown, worker_id),
-                    control=(lambda name, said: control(directory, name, said))
+                    control=(lambda name, fields: control(directory, name, fields))
                     if controls
                     else None,
                 )
@@ -419,18 +419,18 @@ def open_beside(directory: Path, port: int, *, controls: bool) -> Page:
         start_new_session=True,
     )
     assert process.stdout is not None, "it was asked for"
-    with process.stdout as said:
-        ready = select.select([said], [], [], OPENS_SECONDS)[0]
-        line = said.readline() if ready else b""
+    with process.stdout as output:
+        ready = select.select([output], [], [], OPENS_SECONDS)[0]
+        line = output.readline() if ready else b""
     try:
-        told = json.loads(line)
+        answer = json.loads(line)
     except ValueError:
         process.kill()
         raise CommandError("the server of the page did not start", "leave --web out") from None
-    if "error" in told:
-        raise CommandError(told["error"], told["hint"])
+    if "error" in answer:
+        raise CommandError(answer["error"], answer["hint"])
     process.returncode = 0  # It lives on: without this its destructor would warn.
-    return Page(told["url"], process.pid, controls)
+    return Page(answer["url"], process.pid, controls)
 
 
 def main(arguments: list[str]) -> None:

@@ -30,7 +30,7 @@ from beads_workers.core.source import Seen, Source, SourceError
 from beads_workers.core.text import json_line, printable
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN
 from beads_workers.registry import kind_of
-from beads_workers.runtime.result_spool import hear
+from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sources import open_source
 from beads_workers.ui.reasons import Cause, Picture, Reason, chain
@@ -66,7 +66,7 @@ def look_down(
     seen = {each.issue_id: each for each in known}
     asked = set(seen)
     level = [i for i in dict.fromkeys(issue_ids) if i not in asked]
-    level += _beyond(seen.values(), {*asked, *level})
+    level += _unknown_blockers(seen.values(), {*asked, *level})
     for _ in range(LEVELS_MAX):
         level = level[: ISSUES_MAX - len(seen)]
         if not level:
@@ -74,11 +74,11 @@ def look_down(
         asked.update(level)
         found = source.look(level)
         seen |= found
-        level = _beyond(found.values(), asked)
+        level = _unknown_blockers(found.values(), asked)
     return seen
 
 
-def _beyond(seen: Iterable[Seen], asked: set[IssueId]) -> list[IssueId]:
+def _unknown_blockers(seen: Iterable[Seen], asked: set[IssueId]) -> list[IssueId]:
     """Return unknown issues that block these; nothing blocks a finished issue."""
     named = (i for s in seen if s.status not in DONE for i in (*s.waits_for, *s.parents))
     return [i for i in dict.fromkeys(named) if i not in asked]
@@ -92,7 +92,7 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
     """
     unsettled, last = directory.left_over()
     for left in unsettled:
-        late = hear(left, directory.run(left.run_id))
+        late = replay_results(left, directory.run(left.run_id))
         last.unclosed.update(dict.fromkeys(late, left.actor))
     ids = dict.fromkeys([*last.unclosed, *last.retry_entries])
     waiting = (each for each in last.retry_entries.values() if not each.quarantined)

@@ -151,5 +151,5 @@ def _start_guard(sweep: Callable[[], object]) -> None:
 def _orchestrator(socket_path: str) -> int:
     """Return the pid for ``ORCHESTRATOR_PID`` in a task's environment; 0 if unknown."""
     pid = Path(socket_path).stem.rpartition("-")[2]
-    said = pid if pid.isdigit() else os.environ.get("ORCHESTRATOR_PID", "")
-    return int(said) if said.isdigit() else 0
+    text = pid if pid.isdigit() else os.environ.get("ORCHESTRATOR_PID", "")
+    return int(text) if text.isdigit() else 0

@@ -31,13 +31,15 @@ from pathlib import Path
 from threading import Event
 
 from beads_workers.conformance.link import Breach, Message, PeerLink
-from beads_workers.core.wire import NAMES, Beside
+from beads_workers.core.wire import NAMES, SideMessage
 
 LOOK_SECONDS = 0.01
 DYING_SECONDS = 0.5
 """Time for a process that has closed its connection to exit, so that its status is known; also
 for a killed process to be gone."""
-ASIDES = frozenset({name for kind, name in NAMES.items() if issubclass(kind, Beside)} | {"CONTROL"})
+ASIDES = frozenset(
+    {name for kind, name in NAMES.items() if issubclass(kind, SideMessage)} | {"CONTROL"}
+)
 """Messages that a worker may send at any time besides the conversation."""
 
 TASK_PROGRAM = """#!/bin/sh
@@ -257,12 +259,12 @@ class Bench:
 
     def claims_11(self, feature: str) -> None:
         """Raise ``NotClaimed`` if the worker's READY does not announce this feature."""
-        said = self.ready
-        can = isinstance(said.get("version"), str) and said["version"].startswith("1.")
+        ready = self.ready
+        can = isinstance(ready.get("version"), str) and ready["version"].startswith("1.")
         if can and feature == "prefetch":
-            can = int(said.get("prefetch_count", 0)) > 0
+            can = int(ready.get("prefetch_count", 0)) > 0
         elif can and feature != "1.1":
-            can = feature in said.get("features", [])
+            can = feature in ready.get("features", [])
         if not can:
             raise NotClaimed(feature)
 
@@ -285,10 +287,12 @@ class Bench:
     def last_words(self) -> str:
         """Return how the worker's process has ended, if it has, and the last line of its output."""
         output = (self.folder / "output").read_text("utf-8", "replace").strip().splitlines()
-        said = f"its output ends in {output[-1][:200]!r}" if output else "it has printed nothing"
+        last_line = (
+            f"its output ends in {output[-1][:200]!r}" if output else "it has printed nothing"
+        )
         if self._worker is None or not self.has_exited:
-            return said
-        return f"it has exited with status {self._worker.returncode}; {said}"
+            return last_line
+        return f"it has exited with status {self._worker.returncode}; {last_line}"
 
     def _came(self, message: Mapping[str, object] | None) -> str:
         if message is not None:
@@ -311,8 +315,8 @@ class Bench:
     def task(self, issue_id: str, **fields: object) -> Message:
         """Send a TASK of version 1, and return it; a ``hold-...`` issue can be released."""
         self.prepare(issue_id)
-        told = self.message("TASK", issue_id=issue_id, priority=2, title=f"Try {issue_id}")
-        message = told | fields
+        task = self.message("TASK", issue_id=issue_id, priority=2, title=f"Try {issue_id}")
+        message = task | fields
         self.link.send(message)
         return message
 
@@ -372,8 +376,8 @@ class Bench:
 
     def _is_told_twice(self, message: Message) -> bool:
         ends = ("DONE", "FAILED")
-        told = [said.get("issue_id") for said in self.link.said if said["type"] in ends]
-        return message["type"] in ends and told.count(message["issue_id"]) > 1
+        issue_ids = [each.get("issue_id") for each in self.link.received if each["type"] in ends]
+        return message["type"] in ends and issue_ids.count(message["issue_id"]) > 1
 
     def quiet(
         self,
@@ -381,12 +385,12 @@ class Bench:
         seconds: float | None = None,
         *,
         ready: str = "",
-        over: str = "",
+        at_end: str = "",
         since: float | None = None,
     ) -> None:
         """Check that no message of the conversation comes for a while, and the connection stays.
 
-        ``ready``, ``over``: requirements that a READY and the end of the stream break; else
+        ``ready``, ``at_end``: requirements that a READY and the end of the stream break; else
         ``requirement``. ``since``: start of that time (monotonic), if the worker measures it, too.
         """
         began = time.monotonic() if since is None else since
@@ -394,7 +398,7 @@ class Bench:
         while (left := deadline - time.monotonic()) > 0:
             message = self.link.read(left, in_time=True)
             if self.link.is_over:
-                raise Breach(over or requirement, self._came(None))
+                raise Breach(at_end or requirement, self._came(None))
             if message is not None and message["type"] not in ASIDES:
                 broken = ready if ready and message["type"] == "READY" else requirement
                 raise Breach(broken, f"nothing was due, and {self._came(message)}")
@@ -428,8 +432,8 @@ class Bench:
         if not self.until(lambda: runs() or self.not_ours.is_set()) or not runs():
             self._hear_answer()
             self.must_be_ours()
-            said = f"bw-task has not run for {issue_id} (see --help); {self.last_words()}"
-            raise Breach(requirement, said, self.timing.patience)
+            text = f"bw-task has not run for {issue_id} (see --help); {self.last_words()}"
+            raise Breach(requirement, text, self.timing.patience)
         self.processes()
 
     def let_go(self, issue_id: str) -> None:
@@ -471,7 +475,7 @@ class Bench:
     def has_own_command(self) -> bool:
         """Whether the worker has sent DONE without a run of bw-task: it has a command of its
         own."""
-        return not self.order() and any(said["type"] == "DONE" for said in self.link.said)
+        return not self.order() and any(each["type"] == "DONE" for each in self.link.received)
 
     def must_be_ours(self) -> None:
         """Raise ``NotClaimed`` if the worker has a command of its own."""

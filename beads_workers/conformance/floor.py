@@ -63,7 +63,7 @@ class Book:
     pid: int = 0
     """Process id of the orchestrator, once a worker has connected."""
 
-    def given(self, issue_id: str, peer: Peer) -> None:
+    def acquire(self, issue_id: str, peer: Peer) -> None:
         """Note that a worker has an issue; raise ``Breach`` if another worker has it."""
         with self.lock:
             holder = self.holders.get(issue_id)
@@ -73,7 +73,7 @@ class Book:
         if holder is not peer:
             raise Breach("O-6-3", f"{issue_id} is with two workers")
 
-    def over(self, issue_id: str) -> None:
+    def release(self, issue_id: str) -> None:
         """Note that no worker has the issue any more."""
         with self.lock:
             self.holders.pop(issue_id, None)
@@ -106,8 +106,8 @@ class Peer:
     def message(self, kind: str, **fields: object) -> Message:
         """Return a message of this worker, without sending it."""
         base = {"type": kind, "worker_id": self.worker_id, "timestamp": round(time.time(), 6)}
-        said = {k: v for k, v in self.says.items() if kind == "READY" or k == "version"}
-        return {**base, **fields, **said}
+        overrides = {k: v for k, v in self.says.items() if kind == "READY" or k == "version"}
+        return {**base, **fields, **overrides}
 
     def read(self, seconds: float) -> Message | None:
         """Return the next message, or None if none comes in time."""
@@ -115,10 +115,10 @@ class Peer:
         if message is None:
             return None
         # Messages of unknown types may have no worker_id.
-        said = message.get("worker_id", self.called)
-        self.called = self.called or said
-        if said != self.called:
-            raise Breach("O-6-2", f"first {self.called!r}, then {said!r}")
+        worker_id = message.get("worker_id", self.called)
+        self.called = self.called or worker_id
+        if worker_id != self.called:
+            raise Breach("O-6-2", f"first {self.called!r}, then {worker_id!r}")
         self._check_announced(message["type"])
         for task in message["tasks"] if message["type"] == "BATCH" else [message]:
             if "issue_id" in task and message["type"] in ("TASK", "BATCH"):
@@ -144,7 +144,7 @@ class Peer:
             raise Breach("O-9.1-4", f"{kind} came, and its READY did not announce {needed}")
 
     def _take(self, task: Message) -> None:
-        self.book.given(task["issue_id"], self)
+        self.book.acquire(task["issue_id"], self)
         if self.task is None or self.task["issue_id"] == task["issue_id"]:
             self.task = task
         elif all(each["issue_id"] != task["issue_id"] for each in self.queued):
@@ -186,7 +186,7 @@ class Peer:
     def let_go(self) -> None:
         """Forget the current task, which the worker has ended; the next queued one is current."""
         if self.task is not None:
-            self.book.over(self.task["issue_id"])
+            self.book.release(self.task["issue_id"])
             self.task = self.queued.pop(0) if self.queued else None
 
     def give_back(self, issue_id: str) -> None:
@@ -194,9 +194,9 @@ class Peer:
         for task in [each for each in self.queued if each["issue_id"] == issue_id]:
             self.queued.remove(task)
             named = {"request_id": task["request_id"]} if "request_id" in task else {}
-            said = {"outcome": "cancelled", "error_detail": "returned_unstarted", **named}
-            self.say("FAILED", issue_id=issue_id, error="revoked", duration_ms=0, **said)
-            self.book.over(issue_id)
+            fields = {"outcome": "cancelled", "error_detail": "returned_unstarted", **named}
+            self.say("FAILED", issue_id=issue_id, error="revoked", duration_ms=0, **fields)
+            self.book.release(issue_id)
 
     def quiet(self, requirement: str, seconds: float | None = None) -> None:
         """Check that no message comes for a while, and the connection stays."""

@@ -52,7 +52,7 @@ class PeerLink:
     fields: str
     additions: str
     arrow: str
-    said: list[Message] = field(default_factory=list)
+    received: list[Message] = field(default_factory=list)
     """All messages of the peer."""
     is_over: bool = False
     _buffer: bytearray = field(default_factory=bytearray)
@@ -106,7 +106,7 @@ class PeerLink:
         self._buffer[:] = rest
         self._note(self.arrow, line)
         message = self._checked(line)
-        self.said.append(message)
+        self.received.append(message)
         return message
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class PeerLink:
 
     def _checked(self, line: bytes) -> Message:
         try:
-            message = parse_object(line, mend=False)
+            message = parse_object(line, replace_surrogates=False)
         except ProtocolError as error:
             raise Breach(self.framing, str(error)) from None
         is_worker = self.arrow == ">"

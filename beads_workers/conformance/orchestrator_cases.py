@@ -289,11 +289,11 @@ def _told_to_leave(peer: Peer) -> None:
         peer.finish()
         peer.say("READY")
         message = peer.read(peer.timing.patience)
-    told = message is not None and message["type"] == "SHUTDOWN"
+    is_shutdown = message is not None and message["type"] == "SHUTDOWN"
     came = "nothing" if message is None else json.dumps(message)[:200]
     is_late = message is None and not peer.link.is_over
     allowed = peer.timing.patience if is_late else 0.0
-    peer.must("O-4.7-1", told, f"SHUTDOWN was due, and {came} came", allowed)
+    peer.must("O-4.7-1", is_shutdown, f"SHUTDOWN was due, and {came} came", allowed)
 
 
 # --- bytes and wrong messages --------------------------------------------------------------------
@@ -428,5 +428,5 @@ def later_version(floor: Floor) -> None:
     """Check that a worker of 1.7 is answered in 1.1, if a worker of 1.1 is."""
     floor.worker("kit", "1.1").get_task()
     peer = floor.worker("kit", "1.7")
-    said = peer.ask("O-9.1-3").get("version")
-    peer.must("O-9.1-3", said == "1.1", f"it is answered with the version {said!r}")
+    version = peer.ask("O-9.1-3").get("version")
+    peer.must("O-9.1-3", version == "1.1", f"it is answered with the version {version!r}")

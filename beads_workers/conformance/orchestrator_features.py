@@ -55,8 +55,8 @@ def takes_no_more(floor: Floor) -> None:
     peer.finish(is_stopping=True)
     peer.say("READY")
     message = peer.read(peer.timing.hold + peer.timing.patience)
-    told = message is not None and message["type"] == "SHUTDOWN"
-    peer.must("O-9.2-2", told, f"SHUTDOWN was due, and {_shown(message)} came")
+    is_shutdown = message is not None and message["type"] == "SHUTDOWN"
+    peer.must("O-9.2-2", is_shutdown, f"SHUTDOWN was due, and {_shown(message)} came")
     peer.say("READY")
     peer.say("DONE", issue_id="no-such-issue", duration_ms=1)
     peer.quiet("O-5.3-5")
@@ -343,6 +343,6 @@ def _ask_for(peer: Peer, choice: Mapping[str, list[object]]) -> None:
 
 
 def _fits(task: Message, choice: Mapping[str, list[object]]) -> bool:
-    said = {"priorities": [task["priority"]], "issue_types": [task.get("issue_type")]}
-    said["labels"] = task.get("labels", [])
-    return all(set(said[name]) & set(wanted) for name, wanted in choice.items())
+    values = {"priorities": [task["priority"]], "issue_types": [task.get("issue_type")]}
+    values["labels"] = task.get("labels", [])
+    return all(set(values[name]) & set(wanted) for name, wanted in choice.items())

@@ -131,15 +131,15 @@ def _keys(kind: type[Any], *, v1: bool, bare: bool = False) -> list[str]:
 
 def _sample(kind: type[Any], *, bare: bool, without: tuple[str, ...]) -> Any:
     """Return a message of this kind with all fields set, or with its required fields only."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     hints = get_type_hints(kind)
     for name in kind.__dataclass_fields__:
         has_default = name in _defaults(kind)
         if name in ("warnings", "v1") or name in without or (bare and has_default):
             continue
         long = name == "title" and not bare
-        given[name] = "x" * (limits.TITLE_CHARS_SHORT + 1) if long else _value(hints[name])
-    return kind(**given)
+        values[name] = "x" * (limits.TITLE_CHARS_SHORT + 1) if long else _value(hints[name])
+    return kind(**values)
 
 
 def _defaults(kind: type[Any]) -> set[str]:

@@ -111,13 +111,13 @@ def works_fails_and_leaves(bench: Bench) -> None:
     begun = bench.began("ok-1")
     bench.must("W-4.3-2", begun == 1 or bench.has_own_command, f"ok-1 was begun {begun} times")
     bench.expect("READY", "W-5.1-1")
-    bench.quiet("W-5.1-5", ready="W-5.1-2", over="W-5.1-4")
+    bench.quiet("W-5.1-5", ready="W-5.1-2", at_end="W-5.1-4")
     if not bench.has_own_command:
         bench.task("fail-1")
         failed = bench.expect("FAILED", "W-4.5-1", issue_id="fail-1")
         bench.must("W-4.5-1", bool(failed["error"].strip()), "its error says nothing")
         bench.expect("READY", "W-5.1-1")
-        bench.quiet("W-5.1-5", ready="W-5.1-2", over="W-5.1-4")
+        bench.quiet("W-5.1-5", ready="W-5.1-2", at_end="W-5.1-4")
     bench.say("SHUTDOWN", reason="idle_timeout")
     bench.must("W-4.7-1", bench.exit_status("W-4.7-1") == 0, "its exit status is not 0")
     bench.proved |= {"W-4.4-1", "W-5.1-1", "W-5.1-2", "W-5.1-5"}
@@ -139,7 +139,7 @@ def silence_after_ready(bench: Bench) -> None:
     """Check that the worker takes an unanswered READY neither for an end nor as a reason to
     repeat."""
     bench.start()
-    bench.quiet("W-5.1-2", 3 * bench.timing.quiet, over="W-5.1-4")
+    bench.quiet("W-5.1-2", 3 * bench.timing.quiet, at_end="W-5.1-4")
     bench.task("ok-1")
     bench.expect("DONE", "W-5.1-4", issue_id="ok-1")
 
@@ -216,8 +216,8 @@ def other_worker_ids(bench: Bench) -> None:
     """Check that the worker accepts any worker_id, even a changing one."""
     bench.start()
     for number, name in enumerate(("somebody else", "W77")):
-        told = bench.message("TASK", issue_id=f"ok-{number}", priority=0, title="Try it")
-        bench.link.send(told | {"worker_id": name})
+        task = bench.message("TASK", issue_id=f"ok-{number}", priority=0, title="Try it")
+        bench.link.send(task | {"worker_id": name})
         bench.expect("DONE", "W-6-1", issue_id=f"ok-{number}")
         bench.expect("READY", "W-6-1")
 
@@ -237,7 +237,7 @@ def _holding(bench: Bench) -> Message:
 def same_task_while_busy(bench: Bench) -> None:
     """Check that a repeated TASK changes nothing."""
     task = _holding(bench)
-    bench.quiet("W-5.1-5", ready="W-5.1-3", over="W-5.1-4")
+    bench.quiet("W-5.1-5", ready="W-5.1-3", at_end="W-5.1-4")
     bench.link.send(task)
     bench.quiet("W-5.2-1")
     bench.must("W-5.2-1", bench.began("hold-1") == 1, "it has begun the same task twice")
@@ -546,13 +546,13 @@ def both_versions(bench: Bench) -> None:
     """Check that the answer to a TASK of version 1 has no field of 1.1."""
     bench.start()
     bench.claims_11("1.1")
-    said = bench.ready["version"]
+    version = bench.ready["version"]
     for issue_id, kind in (("ok-1", "DONE"), ("fail-1", "FAILED")):
         bench.task_11(issue_id)
         ended = bench.expect(kind, "W-9.1-3", issue_id=issue_id)
         bench.must("W-9.1-3", "version" in ended, f"its {kind} says no version")
         ready = bench.expect("READY", "W-5.1-1")
-        bench.must("W-9.1-1", ready.get("version") == said, "a later READY says no version")
+        bench.must("W-9.1-1", ready.get("version") == version, "a later READY says no version")
     for issue_id, kind, more in (("ok-2", "DONE", ()), ("fail-2", "FAILED", ("error",))):
         bench.task(issue_id)
         ended = bench.expect(kind, "W-9.1-2", issue_id=issue_id)
@@ -680,19 +680,19 @@ def progress(bench: Bench) -> None:
     bench.let_go("hold-1")
     bench.expect("DONE", "W-4.4-1", issue_id="hold-1")
     bench.expect("READY", "W-5.1-1")
-    said = _progress_of(bench)
-    if not said:
+    progress_of = _progress_of(bench)
+    if not progress_of:
         raise NotClaimed("it says no PROGRESS")
-    bench.must("W-9.6-1", set(said) == {"hold-1"}, f"it says PROGRESS of {set(said)}")
+    bench.must("W-9.6-1", set(progress_of) == {"hold-1"}, f"it says PROGRESS of {set(progress_of)}")
     bench.task("hold-2")
     bench.wait_begun("hold-2")
     bench.quiet("W-5.1-5", 1.0 + bench.timing.quiet)
-    more = len(_progress_of(bench)) - len(said)
+    more = len(_progress_of(bench)) - len(progress_of)
     bench.must("W-9.6-1", more == 0, "it says PROGRESS of a task without a request_id")
 
 
 def _progress_of(bench: Bench) -> list[str]:
-    return [said["issue_id"] for said in bench.link.said if said["type"] == "PROGRESS"]
+    return [each["issue_id"] for each in bench.link.received if each["type"] == "PROGRESS"]
 
 
 # --- several tasks -------------------------------------------------------------------------------
@@ -739,9 +739,9 @@ def shutdown_with_prefetched_tasks(bench: Bench) -> None:
 
 
 def _returned(bench: Bench, task: Message, requirement: str) -> None:
-    said = bench.expect("FAILED", requirement, issue_id=task["issue_id"], outcome="cancelled")
-    bench.must(requirement, said.get("error_detail") == "returned_unstarted", "its error_detail")
-    named = said.get("request_id") == task["request_id"]
+    failed = bench.expect("FAILED", requirement, issue_id=task["issue_id"], outcome="cancelled")
+    bench.must(requirement, failed.get("error_detail") == "returned_unstarted", "its error_detail")
+    named = failed.get("request_id") == task["request_id"]
     bench.must(requirement, named, "it does not name the request_id of the TASK")
 
 
@@ -806,8 +806,8 @@ def heartbeat(bench: Bench) -> None:
 
 def _hear_anything(bench: Bench, seconds: float) -> None:
     if bench.link.read(1.5 * seconds) is None:
-        said = f"it said nothing in {1.5 * seconds:g} s, with heartbeat_seconds {seconds:g}"
-        raise Breach("W-9.8-1", said)
+        text = f"it said nothing in {1.5 * seconds:g} s, with heartbeat_seconds {seconds:g}"
+        raise Breach("W-9.8-1", text)
 
 
 @case("W-9.9-1", feature="status")

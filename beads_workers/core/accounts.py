@@ -25,15 +25,15 @@ ACCOUNTS = "accounts"
 
 @dataclass(slots=True)
 class Account:
-    """``running``: the attempts under way, with their models; ``heard``: those that the model has
-    answered. ``allowed``: how many at once while it ramps up after a canary; None for any number.
-    ``utilization``: of the fullest window, 0..1, as the agent reports it."""
+    """``running``: the attempts under way, with their models; ``answered``: those that the model
+    has answered. ``allowed``: how many at once while it ramps up after a canary; None for any
+    number. ``utilization``: of the fullest window, 0..1, as the agent reports it."""
 
     account_id: AccountId
     agent: str
     closed: dict[str, Closed] = field(default_factory=dict)
     running: dict[IssueId, str] = field(default_factory=dict)
-    heard: set[IssueId] = field(default_factory=set)
+    answered: set[IssueId] = field(default_factory=set)
     canary: IssueId | None = None
     allowed: int | None = None
     utilization: float = 0.0
@@ -88,9 +88,9 @@ class Accounts:
         The answer to a canary opens its account, and each first answer after that lets two more
         attempts in."""
         account = self._of_issue.get(issue_id)
-        if account is None or issue_id in account.heard:
+        if account is None or issue_id in account.answered:
             return
-        account.heard.add(issue_id)
+        account.answered.add(issue_id)
         if account.canary == issue_id:
             self._open(account, account.running[issue_id])
         elif account.allowed is not None:
@@ -113,7 +113,7 @@ class Accounts:
         if account is None:
             return
         model = account.running.pop(issue_id, "")
-        account.heard.discard(issue_id)
+        account.answered.discard(issue_id)
         was_canary = account.canary == issue_id
         if was_canary:
             account.canary = None
@@ -161,13 +161,13 @@ class Accounts:
         account = self._of(candidate)
         if account.canary is not None:
             return  # The canary will know better in a moment.
-        told = {each.refusal.model: replace(each) for each in closed}
-        for model, each in told.items():
+        theirs = {each.refusal.model: replace(each) for each in closed}
+        for model, each in theirs.items():
             ours = account.closed.get(model)
             if ours is None or each.probe_at > ours.probe_at:
                 account.closed[model] = each
                 self._write(account, each)
-        gone = [m for m, ours in account.closed.items() if ours.told_by and m not in told]
+        gone = [m for m, ours in account.closed.items() if ours.told_by and m not in theirs]
         for model in gone:
             self._open(account, model)
         self._look_later()
@@ -203,13 +203,13 @@ class Accounts:
         """Iterate over all accounts that were ever used in this run."""
         return iter(self._accounts.values())
 
-    def takes(self, candidate: Candidate) -> bool:
+    def is_open_to(self, candidate: Candidate) -> bool:
         """Return whether the account is open to this model, however many attempts run on it."""
         return self._of(candidate).closed_for(candidate.model) is None
 
     def may_try(self, candidate: Candidate) -> bool:
         """Return whether the account is open to this model, or a canary may probe it."""
-        return self.takes(candidate) or self.room(candidate) > 0
+        return self.is_open_to(candidate) or self.room(candidate) > 0
 
     def todo(self, account: Account, refusal: AccountRefusal) -> str:
         """Return the command by which a person fixes the account; "" if none is known."""

@@ -56,7 +56,7 @@ class AgentBoard:
             if receipt is not None and receipt.flags and len(self.flagged) < FLAGGED_MAX:
                 self.flagged[finished.issue_id] = finished
 
-    def heard(self, progress: Progress) -> None:
+    def add_progress(self, progress: Progress) -> None:
         """Take over the tokens, money and utilization that an attempt reports."""
         if progress.tokens is not None:
             self.ledger.progress(

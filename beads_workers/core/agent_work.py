@@ -128,7 +128,7 @@ class AgentWork:
     def all_closed(self) -> bool:
         """Return whether every agent's account is closed, however many places are free."""
         each = [self._candidate(agent, agent.model) for agent in self.agents.values()]
-        return bool(each) and not any(map(self.accounts.takes, each))
+        return bool(each) and not any(map(self.accounts.is_open_to, each))
 
     def spent(self) -> str | None:
         """Return why this run begins nothing more, if its budget is spent."""
@@ -147,30 +147,30 @@ class AgentWork:
         self.accounts.begun(issue_id, candidate)
         if self._reviewer is not None and self._awaits_review(issue_id):
             reviewer = self._candidate(self._reviewer, self._reviewer.model)
-            if not self.accounts.takes(reviewer):
+            if not self.accounts.is_open_to(reviewer):
                 self._reviews.add(issue_id)
                 self.accounts.begun(_review_of(issue_id), reviewer)
 
     def payload(self, issue: Issue, candidate: receipts.Candidate) -> dict[str, Any]:
         """Return a TASK's part about its agent: who works, and what earlier attempts have left."""
-        said: dict[str, Any] = {"name": candidate.agent}
+        fields: dict[str, Any] = {"name": candidate.agent}
         if candidate.model:
-            said["model"] = candidate.model
+            fields["model"] = candidate.model
         past = issue.retry_entry
         if past is not None and past.error:
-            said["error"] = past.error
+            fields["error"] = past.error
         earlier = past.receipt if past is not None else None
         if earlier is not None and earlier.agent == candidate.agent:
-            said["earlier"] = receipts.to_json(earlier)
+            fields["earlier"] = receipts.to_json(earlier)
         elif earlier is not None:
             # Another agent takes over: the findings hold for it, the session does not.
-            said["earlier"] = receipts.to_json(replace(earlier, session="", totals={}))
+            fields["earlier"] = receipts.to_json(replace(earlier, session="", totals={}))
         if past is not None and past.mend is not None:
-            said["mend"] = to_plain(past.mend)
+            fields["mend"] = to_plain(past.mend)
         spent = past.money if past is not None else 0.0
         if (left := self._issue_budget.dollars_left(spent)) is not None:
-            said["money"] = left
-        return said
+            fields["money"] = left
+        return fields
 
     def learn(self, account: receipts.AccountId, closed: Iterable[receipts.Closed]) -> None:
         """Take over what other fleets of this user know of an account."""
@@ -182,7 +182,7 @@ class AgentWork:
 
     # --- during it, and at its end ----------------------------------------------------------------
 
-    def heard(self, issue_id: IssueId, progress: Progress) -> None:
+    def add_progress(self, issue_id: IssueId, progress: Progress) -> None:
         """Take over the progress that an attempt's worker reports."""
         if issue_id not in self._chosen:
             return

@@ -43,7 +43,7 @@ class Assignment:
     ``allows_no_change``: the issue says that nothing may have to be changed. ``money``: dollars
     that are left for it; None: no budget. ``overage``: it may be paid for beyond its limit.
     ``guards``: a folder of ours; ``usage_file``: the file to which usage is written as it comes;
-    ``runs``: the folder with the journals of all runs, "" for none. ``mend``: why its branch did
+    ``runs``: the folder with the journals of all runs, "" for none. ``repair``: why its branch did
     not land. ``trailers``: trailers of the commit that is made of what the attempt leaves, as in
     ``Worktrees``."""
 
@@ -71,7 +71,7 @@ class Assignment:
     resumes: bool = False
     money: float | None = None
     overage: bool = False
-    mend: Mend | None = None
+    repair: Mend | None = None
     trailers: tuple[str, ...] = OWN_TRAILERS
 
 

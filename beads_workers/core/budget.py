@@ -35,19 +35,19 @@ def read_budget(text: str) -> Budget:
 
     Raise ``ValueError`` with a line for people.
     """
-    said = text.strip().removeprefix("$")
-    lower = said.lower()
+    number = text.strip().removeprefix("$")
+    lower = number.lower()
     for ending, factor in (("mtok", MTOK), ("ktok", 1000), ("tok", 1)):
         if lower.endswith(ending):
-            return Budget(tokens=round(_positive(said[: -len(ending)], text) * factor))
-    return Budget(dollars=_positive(said, text))
+            return Budget(tokens=round(_positive(number[: -len(ending)], text) * factor))
+    return Budget(dollars=_positive(number, text))
 
 
-def _positive(number: str, whole: str) -> float:
+def _positive(number: str, text: str) -> float:
     try:
         found = float(number)
     except ValueError:
         found = -1.0
     if not 0 <= found < 1e12:
-        raise ValueError(f"{whole[:40]!r} is no budget: dollars (20), or tokens (5Mtok)") from None
+        raise ValueError(f"{text[:40]!r} is no budget: dollars (20), or tokens (5Mtok)") from None
     return found

@@ -138,7 +138,7 @@ class ClaimScheduler:
 
     def note_free(self, connection: Connection) -> None:
         """Note that a worker asks for work: what suits the worker may be claimed again."""
-        suits = [i for i, each in self.unwanted.items() if connection.takes(each.job)]
+        suits = [i for i, each in self.unwanted.items() if connection.accepts(each.job)]
         for issue_id in suits:
             del self.unwanted[issue_id]
         if suits:
@@ -163,7 +163,7 @@ class ClaimScheduler:
         unsent, room = self._tasks.waiting(), self._ahead(parts.slots()) + starting
         for issue_id in dict.fromkeys(unsent):
             job = self._tasks.in_flight[issue_id].job
-            takers = [c for c in known if c.takes(job)]
+            takers = [c for c in known if c.accepts(job)]
             if any(c.state not in WORKING for c in takers):
                 continue
             if room > 0 and (takers or starting):

@@ -55,11 +55,11 @@ def own_trailers(form: CommitForm, style: str, co_author: str) -> tuple[str, ...
     return (*named, *OWN_TRAILERS[:kept], *signed)
 
 
-def filled_trailers(templates: tuple[str, ...], agent: str, **said: str) -> list[str]:
+def filled_trailers(templates: tuple[str, ...], agent: str, **values: str) -> list[str]:
     """Return the trailer lines of a commit.
     ``agent``: whose work it is, "" for a command's, which is the user's."""
     wanted = [each for each in templates if agent or not each.startswith(_CO_AUTHORED)]
-    fill = {"agent": agent, **said}
+    fill = {"agent": agent, **values}
     return [re.sub(r"\{([a-z]+)\}", lambda m: fill.get(m[1], m[0]), each) for each in wanted]
 
 

@@ -80,15 +80,15 @@ class Connections:
         connection = self._registry.get(event.conn_id)
         if connection is None:
             return
-        said = connection.complaints
-        if self._effects.now - said.bad_since >= limits.BAD_LINES_SECONDS:
-            said.bad_since, said.bad_lines = self._effects.now, 0
-        said.bad_lines += 1
-        said.shown += 1
+        complaints = connection.complaints
+        if self._effects.now - complaints.bad_since >= limits.BAD_LINES_SECONDS:
+            complaints.bad_since, complaints.bad_lines = self._effects.now, 0
+        complaints.bad_lines += 1
+        complaints.shown += 1
         who = connection.worker_id or f"pid {connection.pid}"
-        if said.shown <= limits.BAD_LINES_SHOWN:
+        if complaints.shown <= limits.BAD_LINES_SHOWN:
             self._effects.note("warning", f"{who}: {event.reason}: {event.head}")
-        if said.bad_lines == limits.BAD_LINES_MAX:
+        if complaints.bad_lines == limits.BAD_LINES_MAX:
             within = f"{limits.BAD_LINES_MAX} wrong lines within {limits.BAD_LINES_SECONDS:g} s"
             cause = f"{within}, the last one: {event.reason}"
             self._effects.note("warning", f"{who}: connection closed: {cause}")
@@ -116,7 +116,7 @@ class Connections:
         message = event.message
         connection.heard_at = self._effects.now
         if not isinstance(message, wire.Turn):
-            self._heard_beside(connection, message)
+            self._handle_side_message(connection, message)
             return
         if connection.dead:
             return
@@ -156,13 +156,13 @@ class Connections:
             case _:
                 assert_never(reaction)
 
-    def _heard_beside(self, connection: Connection, message: wire.Beside) -> None:
+    def _handle_side_message(self, connection: Connection, message: wire.SideMessage) -> None:
         for kind in type(message).__mro__:  # The feature that hears just this type goes first.
             if kind in self._hearers:
-                self._hearers[kind].heard(connection, message)
+                self._hearers[kind].handle(connection, message)
                 return
-        said = type(message).__name__.upper()
-        self._sender.note_stray(connection, f"said {said}, which is not understood here")
+        name = type(message).__name__.upper()
+        self._sender.note_stray(connection, f"said {name}, which is not understood here")
 
     def asked(self, event: ev.Asked) -> bool:
         """Pass a person's request to the feature that handles it; return False if none does."""

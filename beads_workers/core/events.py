@@ -136,13 +136,13 @@ class Unreachable:
 class RecoveryEnded:
     """Earlier runs are settled: what was closed late, requeued, and what could not be.
 
-    ``heard``: entries that their journals lacked, of what their workers had done at the end.
+    ``late_entries``: entries that their journals lacked, of what their workers had done at the end.
     ``inherited``: issues that were left alone, because a worker that was not ours lives on with
     them.
     """
 
     settled: tuple[Settled, ...] = ()
-    heard: tuple[Checkpointed, ...] = ()
+    late_entries: tuple[Checkpointed, ...] = ()
     inherited: tuple[Inherited, ...] = ()
     error: str = ""
 

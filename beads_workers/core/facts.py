@@ -22,7 +22,7 @@ class IssueFacts:
     the next one; ``charged`` have been counted. ``pending``: the ``Action`` of its pending write,
     refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are closed.
     ``behind``: issues that are to land before it; ``gate_seconds``: for how long the gate has run
-    that it is in, or waits for; ``untold``: why no gate had a verdict on it so far.
+    that it is in, or waits for; ``no_verdict``: why no gate had a verdict on it so far.
     """
 
     issue_id: str
@@ -41,7 +41,7 @@ class IssueFacts:
     parked: bool = False
     behind: tuple[str, ...] = ()
     gate_seconds: float | None = None
-    untold: str = ""
+    no_verdict: str = ""
 
 
 @value

@@ -113,11 +113,11 @@ class ProtocolError(Exception):
     """A mistake of the peer. Log it with the raw line, count it, and go on to the next line."""
 
 
-def parse_object(line: bytes, *, mend: bool = True) -> dict[str, Any]:
+def parse_object(line: bytes, *, replace_surrogates: bool = True) -> dict[str, Any]:
     """Read one strict JSON object, as ``strict_loads`` does.
     Raise ``ProtocolError`` if it is none, or nested deeper than ``limits.NESTED_MAX``."""
     try:
-        value = strict_loads(line, mend=mend)
+        value = strict_loads(line, replace_surrogates=replace_surrogates)
     except ValueError as error:
         raise ProtocolError(f"not JSON: {str(error)[:80]}") from None
     except RecursionError:
@@ -130,11 +130,11 @@ def parse_object(line: bytes, *, mend: bool = True) -> dict[str, Any]:
     return value
 
 
-def strict_loads(text: bytes, *, mend: bool = True) -> Any:
+def strict_loads(text: bytes, *, replace_surrogates: bool = True) -> Any:
     """Read JSON in UTF-8, without NaN and infinity; raise ``ValueError`` and ``RecursionError``.
 
     Lone surrogates come back as ``?``: nothing could write them to a file or an argument. Without
-    ``mend`` they are left, for a caller that joins the halves of characters.
+    ``replace_surrogates`` they are left, for a caller that joins the halves of characters.
     """
     if _quick is not None and not _WIDE.search(text):
         try:
@@ -142,7 +142,7 @@ def strict_loads(text: bytes, *, mend: bool = True) -> Any:
         except ValueError:
             pass  # Python's parser judges what this one refuses, and gives the reason.
     value = _loads(text.decode("utf-8"))
-    if mend and _SURROGATE.search(text):
+    if replace_surrogates and _SURROGATE.search(text):
         clean = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         value = _loads(clean.decode("utf-8"))
     return value

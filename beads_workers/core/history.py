@@ -266,7 +266,7 @@ class _WholeRun(Board):
     outages: list[Interval] = field(default_factory=list)
     pause: Interval | None = None
     pauses: list[Interval] = field(default_factory=list)
-    said: list[Note] = field(default_factory=list)
+    all_notes: list[Note] = field(default_factory=list)
     dropped: tuple[Resumed | None, float] = (None, 0.0)
 
     def show(self, entry: Entry, change: Transition | None) -> None:
@@ -280,7 +280,7 @@ class _WholeRun(Board):
             return
         match entry.record:
             case rec.Noted(level, text):
-                self.said.append(Note(now, level, text))
+                self.all_notes.append(Note(now, level, text))
             case rec.GateRan():
                 self._gate(entry.record)
             case rec.RunChanged("paused", reason):
@@ -302,23 +302,23 @@ class _WholeRun(Board):
     def _lived(self, record: rec.Record, now: float) -> None:
         match record:
             case rec.WorkerStarted(worker_id, pid):
-                self._over(worker_id, now)
+                self._worker_ended(worker_id, now)
                 self.living[worker_id] = WorkerSpan(worker_id, pid, True, now, None)
             case rec.WorkerJoined(worker_id, pid, _, own):
                 if worker_id not in self.living:
                     self.living[worker_id] = WorkerSpan(worker_id, pid, own, now, None)
             case rec.WorkerLeft(worker_id, reason):
                 if (span := self.living.get(worker_id)) and not span.own:
-                    self._over(worker_id, now, reason=reason)
+                    self._worker_ended(worker_id, now, reason=reason)
             case rec.WorkerExited(worker_id, pid, status):
                 if (span := self.living.get(worker_id)) and span.pid == pid:
-                    self._over(worker_id, now, status=status)
+                    self._worker_ended(worker_id, now, status=status)
             case rec.WorkerGone(worker_id, reason):
-                self._over(worker_id, now, reason=reason)
+                self._worker_ended(worker_id, now, reason=reason)
             case _:
                 pass
 
-    def _over(
+    def _worker_ended(
         self, worker_id: str, now: float, *, status: int | None = None, reason: str = ""
     ) -> None:
         span = self.living.pop(worker_id, None)
@@ -461,7 +461,7 @@ class _WholeRun(Board):
             issues=tuple(self.histories.values()),
             outages=(*self.outages, *([self.outage] if self.outage else [])),
             pauses=(*self.pauses, *([self.pause] if self.pause else [])),
-            notes=tuple(self.said),
+            notes=tuple(self.all_notes),
             budget=run.budget,
             tracker_calls=self.activity.asking.spent.calls,
             tracker_seconds=self.activity.asking.spent.seconds,

@@ -178,7 +178,7 @@ _STIMULUS = {
     Result.FAILED: IssueStimulus.FAILED,
 }
 
-_STAYS = (IssueReaction.DELIVER, IssueReaction.AGAIN, IssueReaction.LAND)
+_STAYS = (IssueReaction.DELIVER, IssueReaction.RETRY, IssueReaction.LAND)
 """Reactions after which the job stays in our hands."""
 
 _NO_RESULT = Outcome(OutcomeKind.SUCCESS)
@@ -261,7 +261,7 @@ class Tasks:
             return in_flight is not None and in_flight.issue.state is IssueState.CLAIMED
 
         def fits(issue_id: IssueId) -> bool:
-            return wants.takes(self.in_flight[issue_id].job)
+            return wants.accepts(self.in_flight[issue_id].job)
 
         found = self._backlog.first(unsent, fits)
         return None if found is None else self.in_flight[found]
@@ -377,7 +377,7 @@ class Tasks:
             assert end is not None, "its record says so"
             self._effects.ask(ReadUsage(job.issue_id, end.attempt, end.request_id))
 
-    def mend(self, in_flight: InFlight, ended: rec.LandingEnded) -> None:
+    def send_back(self, in_flight: InFlight, ended: rec.LandingEnded) -> None:
         """Queue a job again, for its own agent, because its branch did not land."""
         self._retry_state.failed_here.add(in_flight.job.issue_id)
         in_flight.conn_id = in_flight.lost_conn_id = None
@@ -509,10 +509,10 @@ class Tasks:
             return None
         reaction = self.move(in_flight.issue, _STIMULUS[result], *records)
         if reaction not in _STAYS:
-            self._over(in_flight, reaction)
+            self._remove(in_flight, reaction)
         return in_flight, reaction
 
-    def _over(self, in_flight: InFlight, reaction: IssueReaction) -> None:
+    def _remove(self, in_flight: InFlight, reaction: IssueReaction) -> None:
         issue_id = in_flight.job.issue_id
         match reaction:
             case IssueReaction.KEEP:

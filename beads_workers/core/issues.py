@@ -59,7 +59,7 @@ class Issue:
     for. ``attempt``: the one under way. ``end``: of the last one, until the tracker has answered.
     ``landed``: where its work is, while the close is pending. ``owner``: pid and start time of a
     worker that is not ours and has it. ``handed_over``: it may be in progress in nobody's name.
-    ``told``: the records that still hold, oldest first; applied with ``retry_entry``, they give
+    ``entries``: the records that still hold, oldest first; applied with ``retry_entry``, they give
     this issue.
     """
 
@@ -75,7 +75,7 @@ class Issue:
     retry_entry: rec.Checkpointed | None = None
     due: float = 0.0
     owner: tuple[int, int] | None = None
-    told: list[Entry] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
     landed: rec.BranchLanded | None = None
 
     @property
@@ -139,9 +139,9 @@ class Issue:
     @property
     def orphaned(self) -> rec.OwnerLost | rec.Inherited | None:
         """The record of the worker that has it without a connection to us; None if none has."""
-        told = (entry.record for entry in reversed(self.told))
+        records = (entry.record for entry in reversed(self.entries))
         kinds = rec.OwnerLost | rec.Inherited
-        return next((each for each in told if isinstance(each, kinds)), None)
+        return next((each for each in records if isinstance(each, kinds)), None)
 
     @property
     def lost_pid(self) -> int:
@@ -188,11 +188,11 @@ class Transition:
 class Issues:
     """``known``: issues that are in our hands or have a past, by id, in the order of their coming.
 
-    ``heard``: those of which the tracker told this run before it took any.
+    ``replayed``: those of which the tracker told this run before it took any.
     """
 
     known: dict[str, Issue] = field(default_factory=dict)
-    heard: set[str] = field(default_factory=set)
+    replayed: set[str] = field(default_factory=set)
     _has_taken: bool = False
     _foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Connected workers that are not ours: pid and start time."""
@@ -240,14 +240,14 @@ class Issues:
         last, run_id = past.counted.rpartition(".")[0], request_id.rpartition(".")[0]
         return past.counted == request_id or last > run_id
 
-    def with_known_cost(self, heard: rec.Checkpointed) -> rec.Checkpointed:
+    def with_known_cost(self, entry: rec.Checkpointed) -> rec.Checkpointed:
         """Return a dead run's word on an issue, with no less cost than is known.
         A start between the two runs that was broken off may have found more."""
-        issue = self.known.get(heard.issue_id)
+        issue = self.known.get(entry.issue_id)
         past = issue.retry_entry if issue is not None else None
-        if past is None or past.tokens < heard.tokens:
-            return heard
-        return replace(heard, money=past.money, tokens=past.tokens, counted=past.counted)
+        if past is None or past.tokens < entry.tokens:
+            return entry
+        return replace(entry, money=past.money, tokens=past.tokens, counted=past.counted)
 
     def settled(self, issue_id: str) -> None:
         """Reduce an issue to its past: a later run has settled it with the tracker."""
@@ -286,7 +286,7 @@ class Issues:
         issue.pending = None
         issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
         issue.claimed, issue.worker_id, issue.attempt, issue.end = claimed, "", None, None
-        issue.told = [entry]
+        issue.entries = [entry]
         return change
 
     def _claim_delegated(self, delegated: rec.ClaimDelegated, entry: Entry) -> Transition:
@@ -296,7 +296,7 @@ class Issues:
         if issue.state is IssueState.CLAIMED:
             issue.state, issue.pending = IssueState.DELEGATING, Action.HAND_OVER
             issue.worker_id = delegated.worker_id
-            issue.told.append(entry)
+            issue.entries.append(entry)
         return change
 
     def _started(self, started: rec.Started, entry: Entry) -> Transition:
@@ -308,21 +308,21 @@ class Issues:
             issue.pending = None
         if self._foreign and started.worker_id in self._foreign:
             issue.owner = self._foreign[started.worker_id]
-        issue.told.append(entry)
+        issue.entries.append(entry)
         return change
 
     def _owner_lost(self, lost: rec.OwnerLost, entry: Entry) -> Transition:
         issue = self.of(lost.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         issue.state, issue.worker_id = IssueState.ORPHANED, lost.worker_id
-        issue.told.append(entry)
+        issue.entries.append(entry)
         return change
 
     def _inherited(self, inherited: rec.Inherited, entry: Entry) -> Transition:
         issue = self.of(inherited.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         issue.state, issue.worker_id = IssueState.ORPHANED, inherited.worker_id
-        issue.told.append(entry)
+        issue.entries.append(entry)
         return change
 
     def _requeued(self, requeued: rec.Requeued, entry: Entry) -> Transition:
@@ -331,7 +331,7 @@ class Issues:
         issue.state = IssueState.RELEASING
         if issue.pending is not Action.HAND_OVER:
             issue.pending = Action.RELEASE  # Else the tracker has to answer to the hand-over first.
-        issue.told.append(entry)
+        issue.entries.append(entry)
         return change
 
     def _finished(self, finished: rec.Finished, entry: Entry) -> Transition:
@@ -346,7 +346,7 @@ class Issues:
         issue.retry_entry = _entry_after(issue, finished, entry.at)
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
         issue.owner = None
-        issue.told = [entry]
+        issue.entries = [entry]
         return change
 
     def _branch_landed(self, landed: rec.BranchLanded, entry: Entry) -> Transition:
@@ -360,14 +360,14 @@ class Issues:
             )
         issue.state, issue.standing = IssueState.CLOSING, Standing.OPEN
         issue.pending, issue.landed = Action.CLOSE, landed
-        issue.told.append(entry)
+        issue.entries.append(entry)
         return change
 
     def _landing_ended(self, ended: rec.LandingEnded, entry: Entry) -> Transition:
         issue = self.of(ended.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         shelved = issue.state is IssueState.SHELVED
-        issue.told.append(entry)
+        issue.entries.append(entry)
         if ended.verdict == "shelve":
             issue.state, issue.pending = IssueState.SHELVING, Action.SHELVE
             return change
@@ -383,7 +383,7 @@ class Issues:
             issue.state = IssueState.ENQUEUED if shelved else IssueState.RELEASING
             issue.pending = Action.REOPEN if shelved else Action.RELEASE
         if shelved:
-            issue.told = []
+            issue.entries = []
         return change
 
     # --- what the tracker says ----------------------------------------------------------------
@@ -392,7 +392,7 @@ class Issues:
         issue = self.known.get(settled.issue_id) or Issue(settled.issue_id)
         change = Transition(issue, issue.state, issue.standing, issue.attempt, issue.end)
         if not self._has_taken or issue.inherited:
-            self.heard.add(settled.issue_id)
+            self.replayed.add(settled.issue_id)
         if settled.action == _HAND_OVER:
             self._handed_over(issue, settled, entry)
         elif settled.action == _REOPEN and issue.state not in _NOBODYS:
@@ -400,11 +400,11 @@ class Issues:
         elif settled.action == _CONFIRM and settled.result not in _NO_MORE:
             pass
         elif settled.action == _CLOSE or settled.result in _NO_MORE:
-            self._over(issue, settled)
+            self._done_with(issue, settled)
         elif settled.action == _SHELVE:
             if issue.state in (IssueState.SHELVING, IssueState.SHELVED):
                 issue.state, issue.standing = IssueState.SHELVED, Standing.UNCLOSED
-                issue.pending, issue.told = None, []
+                issue.pending, issue.entries = None, []
                 issue.claimed, issue.end, issue.worker_id = None, None, ""
         else:
             quarantining = (
@@ -420,15 +420,15 @@ class Issues:
     def _handed_over(self, issue: Issue, settled: rec.SettledRecord, entry: Entry) -> None:
         delegated = issue.state in (IssueState.DELEGATING, IssueState.RELEASING)
         if delegated and settled.result in _NO_MORE:
-            self._over(issue, settled)
+            self._done_with(issue, settled)
         elif issue.state is IssueState.DELEGATING:
             issue.state, issue.pending = IssueState.RUNNING, None
-            issue.told.append(entry)
+            issue.entries.append(entry)
         elif issue.state is IssueState.RELEASING:
             issue.pending = Action.RELEASE  # The worker has left meanwhile.
-            issue.told.append(entry)
+            issue.entries.append(entry)
 
-    def _over(self, issue: Issue, settled: rec.SettledRecord) -> None:
+    def _done_with(self, issue: Issue, settled: rec.SettledRecord) -> None:
         """Forget an issue that is closed, or not ours; a later run's quarantine stays known."""
         retry_entry, not_ours = issue.retry_entry, settled.result == _NOT_OURS
         if (
@@ -444,7 +444,7 @@ class Issues:
         issue.state = IssueState.FOREIGN if not_ours else IssueState.CLOSED
         issue.standing, issue.pending, issue.handed_over = Standing.OPEN, None, False
         issue.retry_entry = issue.attempt = issue.end = issue.landed = None
-        issue.told = []
+        issue.entries = []
         self.known.pop(issue.issue_id, None)
 
     def _failed(self, failed: rec.SettlementFailed, entry: Entry) -> Transition:
@@ -452,7 +452,7 @@ class Issues:
         change = Transition(issue, issue.state, issue.standing)
         if issue.state is IssueState.RELEASING and failed.action == _HAND_OVER:
             issue.pending = Action.RELEASE
-            issue.told.append(entry)
+            issue.entries.append(entry)
         return change
 
     # --- what people, and earlier runs, have to say --------------------------------------------
@@ -461,7 +461,7 @@ class Issues:
         issue = self.of(on_hold.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         issue.standing = Standing.ON_HOLD
-        issue.told.append(entry)
+        issue.entries.append(entry)
         return change
 
     def _retry_asked(self, asked: rec.RetryAsked, entry: Entry) -> Transition:
@@ -492,24 +492,24 @@ class Issues:
             issue.standing, issue.due = Standing.COOLING, entry.elapsed
         if issue.state in _NOBODYS:
             # A refund does not lift a person's hold.
-            issue.told = [] if asked else _holds(issue)
+            issue.entries = [] if asked else _holds(issue)
             self._rest(issue)
         else:
-            issue.told.append(entry)
+            issue.entries.append(entry)
         return change
 
     def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition | None:
-        told = found.receipt
-        if told is None or self.is_counted(found.issue_id, found.request_id):
+        receipt = found.receipt
+        if receipt is None or self.is_counted(found.issue_id, found.request_id):
             return None
         issue = self.of(found.issue_id)
         change = Transition(issue, issue.state, issue.standing)
         past = issue.retry_entry or rec.Checkpointed(issue.issue_id, title=issue.title)
         if (earlier := past.receipt) is not None:
-            told = replace(told, lesson=earlier.lesson, message=earlier.message)
-        issue.retry_entry = _with_cost(past, found.request_id, told)
-        if issue.told and issue.state not in _NOBODYS:
-            issue.told.append(entry)  # A retry that is told again forgets the cost before it.
+            receipt = replace(receipt, lesson=earlier.lesson, message=earlier.message)
+        issue.retry_entry = _with_cost(past, found.request_id, receipt)
+        if issue.entries and issue.state not in _NOBODYS:
+            issue.entries.append(entry)  # A retry that is told again forgets the cost before it.
         return change
 
     def _checkpointed(self, retry_entry: rec.Checkpointed, entry: Entry) -> Transition:
@@ -542,7 +542,7 @@ class Issues:
         if unsettled.pid:
             issue.owner = (unsettled.pid, unsettled.start_time)
         if unsettled.heard:
-            self.heard.add(unsettled.issue_id)
+            self.replayed.add(unsettled.issue_id)
         if unsettled.reopened and issue.state in _NOBODYS:
             issue.pending = Action.REOPEN
         self._forget(issue)
@@ -582,7 +582,7 @@ class Issues:
         """Take an issue out of our hands, with at most this write pending."""
         issue.claimed = issue.attempt = issue.end = issue.owner = None
         issue.pending, issue.handed_over = pending, False
-        issue.told = _holds(issue)
+        issue.entries = _holds(issue)
         if issue.retry_entry is not None and issue.retry_entry.claimed_by:
             issue.retry_entry = replace(issue.retry_entry, claimed_by="")
         self._rest(issue)
@@ -610,7 +610,7 @@ class Issues:
 
 def _holds(issue: Issue) -> list[Entry]:
     """Return the records that still hold once an issue is out of our hands."""
-    return [each for each in issue.told if type(each.record) is rec.PutOnHold]
+    return [each for each in issue.entries if type(each.record) is rec.PutOnHold]
 
 
 def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpointed | None:
@@ -717,15 +717,15 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
     )
 
 
-def _with_cost(past: rec.Checkpointed, request_id: str, told: Receipt) -> rec.Checkpointed:
+def _with_cost(past: rec.Checkpointed, request_id: str, receipt: Receipt) -> rec.Checkpointed:
     """Return the entry with this attempt's cost, added once: a checkpoint may repeat an end."""
     if past.counted == request_id:
         return past
     return replace(
         past,
-        receipt=told,
-        money=past.money + (told.money or 0.0),
-        tokens=past.tokens + told.tokens.total,
+        receipt=receipt,
+        money=past.money + (receipt.money or 0.0),
+        tokens=past.tokens + receipt.tokens.total,
         counted=request_id,
     )
 

@@ -108,7 +108,7 @@ class Gate:
 
 
 @value
-class Untold:
+class WithoutVerdict:
     """No gate had a verdict on a branch alone, for so many ``times`` (the last ``why``).
     Nobody is blamed, and it is tried again, with no other gate beside it, in so many
     ``seconds``."""
@@ -224,7 +224,7 @@ class Into:
 News = (
     Tip
     | Gate
-    | Untold
+    | WithoutVerdict
     | Landed
     | Refused
     | LandingCancelled
@@ -272,14 +272,14 @@ def refusal_text(
         case "verify":
             return f"verify fails on its branch together with what has landed{behind}"
         case _:
-            said = (line.strip() for line in text.splitlines())
-            return next(filter(None, said), "its branch is not there any more")
+            lines = (line.strip() for line in text.splitlines())
+            return next(filter(None, lines), "its branch is not there any more")
 
 
-def untold_text(said: Untold) -> str:
+def without_verdict_text(news: WithoutVerdict) -> str:
     """Return why an issue has not landed yet, as a sentence without its subject."""
-    again = f"it is tried again alone in {said.seconds:.0f} s"
-    return f"had no verdict so far ({counted(said.times, 'time')}): {said.why}; {again}"
+    again = f"it is tried again alone in {news.seconds:.0f} s"
+    return f"had no verdict so far ({counted(news.times, 'time')}): {news.why}; {again}"
 
 
 def kept_text(why: str, add: Add | None) -> str:
@@ -303,9 +303,9 @@ def landed_note(note: str, landed: Any) -> str:
         return note
     how = "was landed already as" if landed.contained else "landed as"
     on = f" on {landed.branch}" if landed.branch else ""
-    said = f"{how} {landed.commit[:12]}{on}"
-    room = limits.CLOSE_REASON_CHARS_MAX - len(said) - 2
-    return f"{said}; {note[:room]}" if note else said
+    landed_text = f"{how} {landed.commit[:12]}{on}"
+    room = limits.CLOSE_REASON_CHARS_MAX - len(landed_text) - 2
+    return f"{landed_text}; {note[:room]}" if note else landed_text
 
 
 # --- lines ---------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ _NAMES: dict[type[Any], str] = {
     GoOn: "go_on",
     Tip: "tip",
     Gate: "gate",
-    Untold: "untold",
+    WithoutVerdict: "untold",
     Landed: "landed",
     Refused: "refused",
     LandingCancelled: "cancelled",
@@ -330,20 +330,20 @@ _NAMES: dict[type[Any], str] = {
 _KINDS = {name: kind for kind, name in _NAMES.items()}
 
 
-def to_line(said: Order | News) -> bytes:
+def to_line(message: Order | News) -> bytes:
     """Return an order or news as one line of JSON."""
-    return json.dumps({_NAMES[type(said)]: to_plain(said)}).encode() + b"\n"
+    return json.dumps({_NAMES[type(message)]: to_plain(message)}).encode() + b"\n"
 
 
 def from_line(line: bytes) -> Any:
     """Read a line of ``to_line``: an ``Order`` or a ``News``. Raise ``ValueError`` for all else."""
     try:
-        said = json.loads(line)
+        message = json.loads(line)
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    if not isinstance(said, Mapping) or len(said) != 1:
+    if not isinstance(message, Mapping) or len(message) != 1:
         raise ValueError("not one message")
-    ((name, fields),) = said.items()
+    ((name, fields),) = message.items()
     if name not in _KINDS or not isinstance(fields, Mapping):
         raise ValueError(f"no such message: {name}")
     try:
@@ -355,10 +355,10 @@ def from_line(line: bytes) -> Any:
 def read_mend(fields: Any) -> Mend | None:
     """Read a ``Mend`` from a TASK; return None for anything else, and without a ``tip``."""
     try:
-        mend = from_plain(Mend, fields)
+        repair = from_plain(Mend, fields)
     except BAD_VALUE:
         return None
-    return mend if mend.tip else None
+    return repair if repair.tip else None
 
 
 def settings_to_line(settings: LanderSettings) -> bytes:

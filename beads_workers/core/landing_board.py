@@ -114,7 +114,7 @@ class LandingBoard:
                 {"lane": lane, "issues": list(gate.issues), "seconds": round(elapsed - since, 1)}
                 for lane, (gate, since) in sorted(self.running.items())
             ],
-            "last": [_said(entry, title) for entry, title in self.last],
+            "last": [_row(entry, title) for entry, title in self.last],
             "into": (
                 {"branch": self.into.into, "reason": self.into.why, "command": self.into.command}
                 if self.into
@@ -123,12 +123,12 @@ class LandingBoard:
         }
 
 
-def _said(entry: Entry, title: str) -> dict[str, Any]:
+def _row(entry: Entry, title: str) -> dict[str, Any]:
     record = entry.record
     if isinstance(record, rec.BranchLanded):
-        told = {"issue_id": record.issue_id, "verdict": "landed", "commit": record.commit}
-        return {"at": round(entry.at, 3), **told, "title": title, "error": ""}
+        outcome = {"issue_id": record.issue_id, "verdict": "landed", "commit": record.commit}
+        return {"at": round(entry.at, 3), **outcome, "title": title, "error": ""}
     assert isinstance(record, rec.LandingEnded), "nothing else is kept"
     why = refusal_text(record.why, record.files, record.against, record.text)
-    told = {"issue_id": record.issue_id, "verdict": record.verdict, "commit": ""}
-    return {"at": round(entry.at, 3), **told, "title": title, "error": why}
+    outcome = {"issue_id": record.issue_id, "verdict": record.verdict, "commit": ""}
+    return {"at": round(entry.at, 3), **outcome, "title": title, "error": why}

@@ -38,7 +38,7 @@ WHAT = "landing"
 
 
 class Landings:
-    """Sends orders with ``add`` and takes news with ``heard``; idle without
+    """Sends orders with ``add`` and takes news with ``handle``; idle without
     ``FleetSettings.landing``."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Landings:
         self._person_wait = settings.pace.person_wait_seconds
         self._idle = True
         self._early: dict[str, ld.Landed] = {}
-        self._untold: dict[str, ld.Untold] = {}
+        self._without_verdict: dict[str, ld.WithoutVerdict] = {}
         self._gates: dict[int, tuple[tuple[str, ...], float]] = {}
         """Running gates by lane: the issues in each, and since when."""
         self.mends = True
@@ -167,13 +167,13 @@ class Landings:
 
     # --- what the lander says -----------------------------------------------------------------
 
-    def heard(self, said: ld.News) -> None:
+    def handle(self, news: ld.News) -> None:
         """Take in news from the lander."""
-        match said:
+        match news:
             case ld.Landed():
-                self._landed(said)
+                self._landed(news)
             case ld.Refused():
-                self._refused(said)
+                self._refused(news)
             case ld.Gate(lane, state, tree, issues, seconds, why, flaky, kept):
                 self._gates.pop(lane, None)
                 if state == "began":
@@ -181,9 +181,9 @@ class Landings:
                 self._effects.write(
                     rec.GateRan(lane, state, tree, issues, seconds, why, flaky, kept)
                 )
-            case ld.Untold(issue_id):
-                self._untold[issue_id] = said
-                self._effects.note("warning", f"{issue_id} {ld.untold_text(said)}")
+            case ld.WithoutVerdict(issue_id):
+                self._without_verdict[issue_id] = news
+                self._effects.note("warning", f"{issue_id} {ld.without_verdict_text(news)}")
             case ld.Tip(commit, branch):
                 self._effects.write(rec.LandingTip(commit, branch))
             case ld.Into(branch, commit, why, command):
@@ -209,7 +209,7 @@ class Landings:
             case ld.LandingCancelled():
                 pass
             case _:
-                assert_never(said)
+                assert_never(news)
 
     def behind(self, issue: Issue) -> tuple[str, ...]:
         """Return the issues that are to land before this one, by priority and end of attempt."""
@@ -227,17 +227,17 @@ class Landings:
         began = of_it or [since for _, since in self._gates.values()]
         return round(self._effects.now - min(began), 1)
 
-    def untold(self, issue: Issue) -> str:
+    def no_verdict(self, issue: Issue) -> str:
         """Return why no gate has a verdict on the issue so far; "" if that is not so."""
-        said = self._untold.get(issue.issue_id)
-        if said is None or not self._is_of(issue, said.attempt) or issue.state not in _WAITS:
+        news = self._without_verdict.get(issue.issue_id)
+        if news is None or not self._is_of(issue, news.attempt) or issue.state not in _WAITS:
             return ""
-        return f"{said.why} ({counted(said.times, 'time')})"
+        return f"{news.why} ({counted(news.times, 'time')})"
 
     def settled(self, issue_id: str) -> None:
         """Take in a landing that came while the tracker was still being told of this issue."""
-        if self._early and (said := self._early.pop(issue_id, None)) is not None:
-            self._landed(said)
+        if self._early and (landed := self._early.pop(issue_id, None)) is not None:
+            self._landed(landed)
 
     def died(self, why: str) -> None:
         """Start the lander again after its death, and ask it for the same."""
@@ -253,7 +253,7 @@ class Landings:
         )
         self._effects.timers.set(LANDER_DUE, self._effects.now + delay)
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Start the lander again: its delay is over."""
         self._start()
 
@@ -271,50 +271,50 @@ class Landings:
             self._go_on()
         self._died = 0
 
-    def _landed(self, said: ld.Landed) -> None:
+    def _landed(self, landed: ld.Landed) -> None:
         self._works()
         self._blocked_since = None
-        issue = self._issues.known.get(said.issue_id)
-        if issue is None or not self._is_of(issue, said.attempt):
+        issue = self._issues.known.get(landed.issue_id)
+        if issue is None or not self._is_of(issue, landed.attempt):
             return
         if issue.state is IssueState.QUARANTINING:
-            self._early[said.issue_id] = said  # The tracker is being told that it is blocked.
+            self._early[landed.issue_id] = landed  # The tracker is being told that it is blocked.
             return
         assert self._settings is not None, "there is a lander"
         record = rec.BranchLanded(
-            *(said.issue_id, said.attempt, said.commit, self._settings.branch),
-            *(said.verified, said.train, said.contained),
+            *(landed.issue_id, landed.attempt, landed.commit, self._settings.branch),
+            *(landed.verified, landed.train, landed.contained),
         )
         self._tasks.move(issue, IssueStimulus.LANDED, record)
-        close = Settlement(Action.CLOSE, IssueId(said.issue_id), issue.close_note)
+        close = Settlement(Action.CLOSE, IssueId(landed.issue_id), issue.close_note)
         self._round_trips.enqueue(self._looked_at(replace(close, shelved=issue.shelved), issue))
 
-    def _refused(self, said: ld.Refused) -> None:
-        issue = self._issues.known.get(said.issue_id)
-        if issue is None or not self._is_of(issue, said.attempt) or issue.state in _CONVICTED:
+    def _refused(self, refused: ld.Refused) -> None:
+        issue = self._issues.known.get(refused.issue_id)
+        if issue is None or not self._is_of(issue, refused.attempt) or issue.state in _CONVICTED:
             return
-        self._give_back(issue, said)
+        self._give_back(issue, refused)
 
-    def _give_back(self, issue: Issue, said: ld.Refused) -> None:
+    def _give_back(self, issue: Issue, refused: ld.Refused) -> None:
         issue_id = IssueId(issue.issue_id)
-        repairs = (issue.retry_entry.repairs if issue.retry_entry else 0) + bool(said.why)
-        text = said.text[: limits.LESSON_CHARS_MAX]
-        told = said.why, text, said.files, said.tip, said.against, repairs
+        repairs = (issue.retry_entry.repairs if issue.retry_entry else 0) + bool(refused.why)
+        text = refused.text[: limits.LESSON_CHARS_MAX]
+        details = refused.why, text, refused.files, refused.tip, refused.against, repairs
         shelved = issue.state is IssueState.SHELVED
         in_flight = self._tasks.in_flight.get(issue_id)
         at_once = in_flight is not None and self.mends
-        verdict = unlanded(said.why, self._repairs_left(issue), at_once=at_once)
-        ended = rec.LandingEnded(issue_id, verdict, *told)
-        if said.why and verdict != "quarantined":
+        verdict = unlanded(refused.why, self._repairs_left(issue), at_once=at_once)
+        ended = rec.LandingEnded(issue_id, verdict, *details)
+        if refused.why and verdict != "quarantined":
             self.withdraw(issue_id)  # The agent goes on with its branch.
         if verdict == "quarantined":
             self._tasks.move(issue, IssueStimulus.SPENT, ended)
             self._tasks.quarantined_unlanded(issue, shelved=shelved)
         elif verdict == "mend" and in_flight is not None:
-            self._tasks.mend(in_flight, ended)
+            self._tasks.send_back(in_flight, ended)
         else:
             self._tasks.move(issue, IssueStimulus.REQUEUED, ended)
-            self._round_trips.enqueue(self._back(issue, given_up=not said.why, shelved=shelved))
+            self._round_trips.enqueue(self._back(issue, given_up=not refused.why, shelved=shelved))
 
     def _back(self, issue: Issue, *, given_up: bool, shelved: bool) -> Settlement:
         issue_id = IssueId(issue.issue_id)

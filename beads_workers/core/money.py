@@ -36,8 +36,8 @@ class UnderWay:
 
 
 class Ledger:
-    """``running``: of attempts under way, by issue; ``untold``: of attempts that ended without a
-    report, until it is found."""
+    """``running``: of attempts under way, by issue; ``unreported``: of attempts that ended without
+    a report, until it is found."""
 
     def __init__(self) -> None:
         self.total = Spend()
@@ -45,7 +45,7 @@ class Ledger:
         self.by_agent: dict[str, Spend] = {}
         self.by_verdict: dict[str, Spend] = {}
         self.running: dict[str, UnderWay] = {}
-        self.untold: dict[str, UnderWay] = {}
+        self.unreported: dict[str, UnderWay] = {}
 
     def ended(self, issue_id: str, receipt: Receipt | None) -> None:
         """Count the end of an attempt."""
@@ -53,13 +53,13 @@ class Ledger:
         if receipt is not None:
             self._add(issue_id, receipt)
         elif used is not None:
-            before = self.untold.get(issue_id, UnderWay())
+            before = self.unreported.get(issue_id, UnderWay())
             tokens, money = before.tokens + used.tokens, before.money + used.money
-            self.untold[issue_id] = UnderWay(tokens, money)
+            self.unreported[issue_id] = UnderWay(tokens, money)
 
     def found(self, issue_id: str, receipt: Receipt | None) -> None:
         """Count the usage that was found of an attempt that did not report it."""
-        self.untold.pop(issue_id, None)
+        self.unreported.pop(issue_id, None)
         if receipt is not None:
             self._add(issue_id, receipt)
 
@@ -83,7 +83,7 @@ class Ledger:
         """Return tokens and dollars of this run, or of one of its issues.
         Running attempts are included."""
         known = self.total if issue_id is None else self.by_issue.get(issue_id, Spend())
-        used_so_far = (*self.running.items(), *self.untold.items())
+        used_so_far = (*self.running.items(), *self.unreported.items())
         under_way = [used for each, used in used_so_far if issue_id in (None, each)]
         tokens = known.tokens.total + sum(used.tokens for used in under_way)
         return UnderWay(tokens, known.money + sum(used.money for used in under_way))

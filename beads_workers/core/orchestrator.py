@@ -202,7 +202,7 @@ class Orchestrator:
             case ev.FatalError():
                 self._ending.fail(event)
             case ev.LanderSaid(news):
-                self._parts.landings.heard(news)
+                self._parts.landings.handle(news)
                 self._connections.serve_waiting(soon=self._scheduler.coming())
             case ev.LanderGone(why):
                 self._parts.landings.died(why)
@@ -266,7 +266,7 @@ class Orchestrator:
             self._parts.landings.settled(in_flight.job.issue_id)
         if reaction is IssueReaction.DELIVER:
             self._connections.handed_over(in_flight)
-        elif settled.settlement.action is Action.HAND_OVER and reaction is not IssueReaction.AGAIN:
+        elif settled.settlement.action is Action.HAND_OVER and reaction is not IssueReaction.RETRY:
             self._connections.not_handed_over(in_flight)
         if reaction is IssueReaction.LEAVE:
             text = f"{in_flight.job.issue_id} is not ours any more and was left alone"
@@ -280,7 +280,7 @@ class Orchestrator:
         self._parts.agents.found(found)
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
-        for done in event.heard:
+        for done in event.late_entries:
             self._effects.write(self._effects.issues.with_known_cost(done))
         for settled in event.settled:
             issue_id, action = settled.settlement.issue_id, settled.settlement.action
@@ -326,7 +326,7 @@ class Orchestrator:
     def _due_by_name(self, key: Hashable) -> None:
         named: dict[Hashable, Callable[[], object]] = {
             ACCOUNTS: self._look_at_accounts,
-            LANDER_DUE: self._parts.landings.again,
+            LANDER_DUE: self._parts.landings.restart,
             LANDING_HELPLESS: lambda: None,  # ``consider`` finds out whether it still is.
             PREPARATION_TRIAL: self._scheduler.reschedule,
             CLAIM_AGAIN: self._take_again,

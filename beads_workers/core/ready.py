@@ -19,7 +19,7 @@ NO_WORK = ("epic", *HIDDEN_TYPES)
 """Types that a fleet only takes if its filters name them. ``bd ready`` lists epics, but their
 children are the work: an agent that gets the epic would do all of it a second time."""
 
-APART = ("pinned", "ephemeral", "wisp")
+HIDDEN_KEYS = ("pinned", "ephemeral", "wisp")
 """Keys that take an issue out of the backlog if true; ``wisp`` is the older ``ephemeral``."""
 
 BLOCKS = "blocks"

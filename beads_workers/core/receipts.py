@@ -184,22 +184,22 @@ def close_reason(receipt: Receipt, attempt: int) -> str:
     Trackers are committed and pushed. ``attempt``: the number of the attempt that did it.
     """
     what = _CLOSED_AS.get(receipt.verdict, receipt.verdict) or "done"
-    said = [f"{what}, by {receipt.agent or 'an agent'}"]
+    parts = [f"{what}, by {receipt.agent or 'an agent'}"]
     if receipt.branch:
-        said.append(f"branch {receipt.branch}")
+        parts.append(f"branch {receipt.branch}")
     if receipt.commits:
         shas = [sha[:SHA_CHARS] for sha in receipt.commits]
         last = f", the last {SHAS_NAMED}" if len(shas) > SHAS_NAMED else ""
-        said.append(f"{counted(len(shas), 'commit')}{last}: {' '.join(shas[-SHAS_NAMED:])}")
+        parts.append(f"{counted(len(shas), 'commit')}{last}: {' '.join(shas[-SHAS_NAMED:])}")
     if receipt.diffstat:
-        said.append(receipt.diffstat)
+        parts.append(receipt.diffstat)
     if receipt.verify:
         how = "passed" if receipt.verified else "was not run"
         tree = f" on tree {receipt.tree[:SHA_CHARS]}" if receipt.verified and receipt.tree else ""
         what = f", {INDEPENDENT}" if receipt.verified and receipt.independent else ""
-        said.append(f"verify {how}{tree}{what}: {receipt.verify}")
-    said.append(f"attempt {attempt}")
-    return "; ".join(said)[: limits.CLOSE_REASON_CHARS_MAX]
+        parts.append(f"verify {how}{tree}{what}: {receipt.verify}")
+    parts.append(f"attempt {attempt}")
+    return "; ".join(parts)[: limits.CLOSE_REASON_CHARS_MAX]
 
 
 SHA_CHARS = 12

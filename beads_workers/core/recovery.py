@@ -23,15 +23,15 @@ from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, parse
 @dataclass(slots=True)
 class RecoveryState:
     """``last_call``: pid and start time of a tracker process whose end was not recorded.
-    ``whole``: the checkpoint was complete, so that older runs add nothing to ``retry_entries``.
-    ``taken``: every issue that the run claimed, whatever became of it."""
+    ``has_checkpoint``: the checkpoint was complete, so that older runs add nothing to
+    ``retry_entries``. ``taken``: every issue that the run claimed, whatever became of it."""
 
     run_id: str = ""
     actor: str = ""
     socket: str = ""
     issues: Issues = field(default_factory=Issues)
     last_call: tuple[int, int] | None = None
-    whole: bool = False
+    has_checkpoint: bool = False
     lands: bool = False
     ended: rec.RunEnded | None = None
     taken: set[str] = field(default_factory=set)
@@ -44,7 +44,7 @@ class RecoveryState:
                 self.run_id, self.actor, self.socket = run.run_id, run.actor, run.socket
                 self.lands = run.lands
             case rec.CheckpointEnded():
-                self.whole = True
+                self.has_checkpoint = True
             case rec.Claimed(issue_id=issue_id):
                 self.taken.add(issue_id)
             case rec.CallStarted(pid=pid, start_time=start_time):
@@ -57,9 +57,9 @@ class RecoveryState:
                 pass
 
     @property
-    def heard(self) -> set[str]:
+    def replayed(self) -> set[str]:
         """Issues that this run heard of before it took any: earlier settlements are replayed."""
-        return self.issues.heard
+        return self.issues.replayed
 
     @property
     def retry_entries(self) -> dict[str, Checkpointed]:
@@ -124,8 +124,8 @@ class RecoveryState:
     def _inherited(self, issue: Issue) -> Inherited:
         assert issue.owner is not None, "somebody has it"
         pid, start_time = issue.owner
-        lost = next((e for e in reversed(issue.told) if type(e.record) is rec.OwnerLost), None)
-        told = issue.orphaned
+        lost = next((e for e in reversed(issue.entries) if type(e.record) is rec.OwnerLost), None)
+        orphaned = issue.orphaned
         return Inherited(
             issue.issue_id,
             self.run_id,
@@ -135,8 +135,8 @@ class RecoveryState:
             issue.title,
             issue.claimed.priority if issue.claimed else PRIORITY_DEFAULT,
             lost_at=lost.at if lost else 0.0,
-            told_to_stop=bool(told and told.told_to_stop),
-            several=bool(told and told.several) or issue.owner in self.issues.several,
+            told_to_stop=bool(orphaned and orphaned.told_to_stop),
+            several=bool(orphaned and orphaned.several) or issue.owner in self.issues.several,
         )
 
     def unsettled_runs(self, kept: Collection[str] = ()) -> list[CrashedRun]:
@@ -151,17 +151,17 @@ class RecoveryState:
         unsettled_runs = [
             CrashedRun(actor, tuple(ids), closes_only=True) for actor, ids in by_actor.items()
         ]
-        untold = {IssueId(i.issue_id): i.end for i in self._all() if i.end}
+        ends = {IssueId(i.issue_id): i.end for i in self._all() if i.end}
         last = CrashedRun(
             self.actor,
             tuple(own),
             _sorted(self.handed_over),
             tuple((IssueId(i), note) for i, note in self.quarantined.items()),
             _sorted(self.reopened),
-            tuple((i, self._outcome(end)) for i, end in untold.items()),
+            tuple((i, self._outcome(end)) for i, end in ends.items()),
             tuple(IssueId(i.issue_id) for i in self._all() if i.is_unstarted),
             _sorted(self.begun),
-            _sorted(i for i, end in untold.items() if end.verdict == "hand_back"),
+            _sorted(i for i, end in ends.items() if end.verdict == "hand_back"),
             _sorted(kept),
             _sorted(i.issue_id for i in self._all() if i.agent),
             tuple((IssueId(i), note) for i, note in self.to_land.items()),
@@ -184,7 +184,7 @@ class RecoveryState:
     def settled_of_earlier_runs(self) -> set[str]:
         """Return the issues for which no earlier run has anything pending.
         The tracker told this run what became of them, or gave them to it."""
-        return self.heard | self.taken | self.own_pending()
+        return self.replayed | self.taken | self.own_pending()
 
     def own_pending(self) -> set[str]:
         """Return the issues for which this run has writes pending itself: it had them last."""
@@ -196,7 +196,7 @@ class RecoveryState:
 
         A run that died while it wrote its checkpoint must not lose what it was carrying over.
         """
-        if not self.whole:
+        if not self.has_checkpoint:
             for retry_entry in before.checkpoint():
                 if retry_entry.issue_id not in self.issues.known:
                     self.issues.apply(Entry(retry_entry, 0.0, 0.0))
@@ -275,23 +275,23 @@ def left_over(
     are unsettled, and then those in between, which may have settled them.
     """
     known: list[RecoveryState] = []
-    heard: set[str] = set()
+    settled: set[str] = set()
     passed: list[str] = []
-    whole = False
+    complete = False
     for run_id in reversed(run_ids):
-        if whole and is_settled(run_id):
+        if complete and is_settled(run_id):
             passed.append(run_id)
             continue
         left = read(run_id)
         if left is None:
             continue
         for later in filter(None, map(read, passed)):
-            heard |= later.settled_of_earlier_runs()
+            settled |= later.settled_of_earlier_runs()
         passed.clear()
-        left.settled_elsewhere(heard)
-        heard |= left.settled_of_earlier_runs()
+        left.settled_elsewhere(settled)
+        settled |= left.settled_of_earlier_runs()
         known.append(left)
-        whole = whole or left.whole
+        complete = complete or left.has_checkpoint
     last = RecoveryState()
     for left in reversed(known):
         left.take_over(last)
@@ -382,10 +382,10 @@ class Checkpoint:
         if run is not None:
             yield run
             # The present work of issues comes after what was known of them before.
-            yield from _retry_entries((i for i in known if i.told), run.at, run.elapsed)
-        told = [entry for issue in known for entry in issue.told]
-        yield from sorted([*holding.values(), *told], key=attrgetter("elapsed"))
-        yield from _retry_entries((i for i in known if not i.told), at, elapsed)
+            yield from _retry_entries((i for i in known if i.entries), run.at, run.elapsed)
+        current = [entry for issue in known for entry in issue.entries]
+        yield from sorted([*holding.values(), *current], key=attrgetter("elapsed"))
+        yield from _retry_entries((i for i in known if not i.entries), at, elapsed)
         for issue in known:
             if issue.handed_over and not _tells(issue, rec.ClaimDelegated):
                 yield Entry(rec.ClaimDelegated(issue.issue_id, ""), at, elapsed)
@@ -423,17 +423,20 @@ def _retry_entries(issues: Iterable[Issue], at: float, elapsed: float) -> Iterat
 
 
 def _tells(issue: Issue, kind: type[rec.Record]) -> bool:
-    return any(isinstance(entry.record, kind) for entry in issue.told)
+    return any(isinstance(entry.record, kind) for entry in issue.entries)
 
 
 def _unsettled(issues: Issues) -> Iterator[Unsettled]:
     """Yield the facts about issues that no other record tells."""
     for issue in issues.known.values():
         pid, start_time = issue.owner or (0, 0)
-        reopened, heard = issue.is_reopened and not issue.told, issue.issue_id in issues.heard
-        if pid or reopened or heard:
-            yield Unsettled(issue.issue_id, "", pid, start_time, reopened, heard)
-    for issue_id in sorted(issues.heard - issues.known.keys()):
+        reopened, replayed = (
+            issue.is_reopened and not issue.entries,
+            issue.issue_id in issues.replayed,
+        )
+        if pid or reopened or replayed:
+            yield Unsettled(issue.issue_id, "", pid, start_time, reopened, replayed)
+    for issue_id in sorted(issues.replayed - issues.known.keys()):
         yield Unsettled(issue_id, heard=True)
 
 
@@ -462,9 +465,9 @@ def read_spool(chunks: Iterable[bytes], wanted: Collection[str]) -> SpooledResul
     reader = LineReader(limits.WORD_BYTES_MAX)
     for chunk in chunks:
         for framed in reader.feed(chunk):
-            said = _word(framed.text) if isinstance(framed, Line) else None
-            if said is not None and said.request_id in wanted:
-                found.setdefault(said.request_id, said)
+            answer = _word(framed.text) if isinstance(framed, Line) else None
+            if answer is not None and answer.request_id in wanted:
+                found.setdefault(answer.request_id, answer)
     return found
 
 
@@ -477,26 +480,28 @@ def replay(left: RecoveryState, words: SpooledResults) -> dict[str, Entry]:
     ends: dict[str, Entry] = {}
     unstarted: set[str] = set()
     for issue_id, begun in left.begun.items():
-        said = words.get(begun.started.request_id)
-        if said is None or said.issue_id != issue_id:
+        answer = words.get(begun.started.request_id)
+        if answer is None or answer.issue_id != issue_id:
             continue
-        if isinstance(said, Done):
-            ends[issue_id] = _end(left, begun, said)
+        if isinstance(answer, Done):
+            ends[issue_id] = _end(left, begun, answer)
             left.apply(ends[issue_id])
         else:
-            unstarted.add(said.request_id)
+            unstarted.add(answer.request_id)
     left.returned_unstarted(unstarted)
     return ends
 
 
 def _word(line: bytes) -> Done | Failed | None:
     try:
-        said = parse(line)
+        answer = parse(line)
     except ProtocolError:
         return None
-    if isinstance(said, Done):
-        return said
-    return said if isinstance(said, Failed) and said.error_detail == RETURNED_UNSTARTED else None
+    if isinstance(answer, Done):
+        return answer
+    return (
+        answer if isinstance(answer, Failed) and answer.error_detail == RETURNED_UNSTARTED else None
+    )
 
 
 def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:

@@ -215,8 +215,8 @@ class AlikeFailures:
                 charged[each] = 0
         why = f"{receipt.why.rstrip('. ')}, {ALIKE}"
         trouble = AccountTrouble.NEEDS_PERSON.value
-        told = replace(receipt, verdict=trouble, why=why, limited_model=candidate.model)
-        return replace(outcome, receipt=told)
+        refused = replace(receipt, verdict=trouble, why=why, limited_model=candidate.model)
+        return replace(outcome, receipt=refused)
 
 
 UNFINISHED = "unfinished"
@@ -226,8 +226,8 @@ ALIKE = "the same on several issues and without an answer of the model"
 
 def _has_answer(receipt: Receipt, issue: Issue) -> bool:
     """Return whether the attempt has one byte of work. Words that are the error itself are none."""
-    said, past = receipt.message.strip(), issue.retry_entry
-    words = bool(said) and not said.startswith(receipt.why.rstrip(" .…"))
+    message, past = receipt.message.strip(), issue.retry_entry
+    words = bool(message) and not message.startswith(receipt.why.rstrip(" .…"))
     words = words or receipt.verdict != UNFINISHED  # It ended by its own account, or our cap.
     known = past.receipt if past is not None else None
     seen = (known.base, known.head, *known.commits) if known is not None else ()

@@ -247,13 +247,13 @@ class RoundTrips:
         if pending is None or pending.settlement != settled.settlement:
             return False
         if settled.result is Result.FAILED:
-            self._again(pending, settled.error)
+            self._retry_later(pending, settled.error)
         else:
             del self.pending[issue_id]
             self._delegating.discard(issue_id)
         return True
 
-    def _again(self, pending: PendingWrite, error: str) -> None:
+    def _retry_later(self, pending: PendingWrite, error: str) -> None:
         issue_id = pending.settlement.issue_id
         pending.tries += 1
         self._failed_at, self._failing = self._effects.now, True

@@ -132,10 +132,10 @@ class Connection:
         if not self.abilities.priority:
             self.wants = None
 
-    def takes(self, job: Job) -> bool:
+    def accepts(self, job: Job) -> bool:
         """Return whether this connection accepts the job."""
         off = self.retiring or self.pause is not None
-        return not off and (self.wants is None or self.wants.takes(job))
+        return not off and (self.wants is None or self.wants.accepts(job))
 
 
 class ConnectionRegistry:
@@ -189,13 +189,17 @@ class ConnectionRegistry:
         """Return the connection, or None if it is over or there is none."""
         return self._connections.get(conn_id) if conn_id is not None else None
 
-    def own_id(self, worker_id: str, said: str) -> str:
+    def own_id(self, worker_id: str, announced: str) -> str:
         """Return the worker id of a connection of our process.
         A process with several slots has one connection for each: W1, W1.2, W1.3."""
-        number = said.removeprefix(f"{worker_id}.")
-        if number == said or not (number.isdecimal() and number.isascii() and len(number) < 6):
+        number = announced.removeprefix(f"{worker_id}.")
+        if number == announced or not (number.isdecimal() and number.isascii() and len(number) < 6):
             return worker_id
-        return worker_id if any(c.worker_id == said for c in self._connections.values()) else said
+        return (
+            worker_id
+            if any(c.worker_id == announced for c in self._connections.values())
+            else announced
+        )
 
     def joined(self, connection: Connection) -> None:
         """Note that a connection is a worker now, and maybe not the only one of its process."""

@@ -58,7 +58,7 @@ class WorkerRow(ShownWorker):
     finished: int = 0
     prefetched: list[tuple[rec.Started, float]] = field(default_factory=list)
 
-    def has(self, started: rec.Started, since: float) -> None:
+    def add_attempt(self, started: rec.Started, since: float) -> None:
         """Note an attempt that the worker was sent."""
         if self.issue_id is not None and self.issue_id != started.issue_id:
             self.prefetched.append((started, since))
@@ -75,7 +75,7 @@ class WorkerRow(ShownWorker):
         self.issue_id = self.title = self.attempt = self.agent = self.progress = None
         if self.prefetched:
             stopping = self.state == "stopping"
-            self.has(*self.prefetched.pop(0))
+            self.add_attempt(*self.prefetched.pop(0))
             self.state = "stopping" if stopping else self.state
         elif self.state == "busy":
             self.state = "idle"
@@ -412,7 +412,7 @@ class Board:
             case rec.Started() as started:
                 self.counters.started += 1
                 row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
-                row.has(started, entry.elapsed)
+                row.add_attempt(started, entry.elapsed)
                 self.agents.started(started)
             case rec.Finished() as finished:
                 self.agents.finished(finished)
@@ -475,10 +475,10 @@ class Board:
                     row_said.issue_id == progress.issue_id
                 ):
                     row_said.progress = progress
-                    self.agents.heard(progress)
-            case rec.StatusHeard(worker_id, said):
+                    self.agents.add_progress(progress)
+            case rec.StatusHeard(worker_id, status):
                 if row_status := self.workers.get(worker_id):
-                    row_status.status = said
+                    row_status.status = status
             case rec.WorkerPaused(worker_id, reason):
                 if row_paused := self.workers.get(worker_id):
                     row_paused.paused = reason

@@ -261,7 +261,7 @@ class Seen:
     ``waits_for``: issues that must be finished before it, finished or not. ``parents``: the issues
     above it, directly; what holds one back holds it back too. Times are texts as the tracker has
     them. ``calls``: the path of the function that it names, if any; ``has_command``: it brings one.
-    ``apart``: the key that keeps it out of the backlog (``pinned``, ``ephemeral``), if any.
+    ``hidden_by``: the key that keeps it out of the backlog (``pinned``, ``ephemeral``), if any.
     """
 
     issue_id: model.IssueId
@@ -278,7 +278,7 @@ class Seen:
     close_reason: str = ""
     calls: str = ""
     has_command: bool = False
-    apart: str = ""
+    hidden_by: str = ""
 
 
 def brought(seen: Seen) -> frozenset[str]:

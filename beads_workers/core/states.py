@@ -168,7 +168,7 @@ GOES_ON = (WorkerState.WORKING, WorkerState.TIMING_OUT, WorkerState.CANCELLING)
 KEEPS = (*GOES_ON, WorkerState.HELD)
 """States in which the queue is kept, and begun later."""
 
-HEARD = (WorkerState.ASKING, WorkerState.WAITING, *_CONNECTED_BUSY, WorkerState.HELD)
+WITH_CONNECTION = (WorkerState.ASKING, WorkerState.WAITING, *_CONNECTED_BUSY, WorkerState.HELD)
 """States with a connection."""
 
 SETTLES = (WorkerState.SETTLING, WorkerState.SETTLING_TO_STOP, WorkerState.SETTLING_ALONE)
@@ -274,7 +274,7 @@ def _paused() -> Cells:
         (st.HELD, sti.SHUTDOWN): Move(st.GONE, re.LEAVE),
         (st.HELD, sti.LOST): Move(st.GONE, re.FAIL),
     }
-    for state in HEARD:
+    for state in WITH_CONNECTION:
         cells[state, sti.PAUSE] = Move(state, re.PAUSE)
         cells[state, sti.RESUME] = Move(state, re.RESUME)
     cells[st.HELD, sti.RESUME] = Move(st.WORKING, re.NEXT)
@@ -432,7 +432,7 @@ class IssueReaction(Enum):
     COUNT = "count it as done"
     QUARANTINE = "count it as quarantined"
     LEAVE = "leave it alone and say so"
-    AGAIN = "ask again with back-off"
+    RETRY = "ask again with back-off"
     BUG = "cannot happen: a bug of ours"
 
 
@@ -447,13 +447,13 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.DELEGATING, sti.APPLIED): Move(st.RUNNING, re.DELIVER),
         (st.DELEGATING, sti.FOUND_CLOSED): Move(st.CLOSED, re.COUNT),
         (st.DELEGATING, sti.NOT_OURS): Move(st.FOREIGN, re.LEAVE),
-        (st.DELEGATING, sti.FAILED): Move(st.DELEGATING, re.AGAIN),
+        (st.DELEGATING, sti.FAILED): Move(st.DELEGATING, re.RETRY),
         (st.DELEGATING, sti.REQUEUED): Move(st.RELEASING, re.NONE),
         (st.RUNNING, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
         (st.RUNNING, sti.TO_LAND): Move(st.LANDING, re.CONFIRM),
         (st.LANDING, sti.APPLIED): Move(st.LANDING, re.LAND),
         (st.LANDING, sti.NOT_OURS): Move(st.FOREIGN, re.LEAVE),
-        (st.LANDING, sti.FAILED): Move(st.LANDING, re.AGAIN),
+        (st.LANDING, sti.FAILED): Move(st.LANDING, re.RETRY),
         (st.LANDING, sti.LANDED): Move(st.CLOSING, re.SETTLE),
         (st.LANDING, sti.TO_MEND): Move(st.CLAIMED, re.NONE),
         (st.LANDING, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
@@ -480,7 +480,7 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
     for state in (st.CLOSING, st.RELEASING, st.QUARANTINING, st.SHELVING):
         table[state, sti.FOUND_CLOSED] = Move(st.CLOSED, re.COUNT)
         table[state, sti.NOT_OURS] = Move(st.FOREIGN, re.LEAVE)
-        table[state, sti.FAILED] = Move(state, re.AGAIN)
+        table[state, sti.FAILED] = Move(state, re.RETRY)
     return total(table, st, sti, re.BUG)
 
 

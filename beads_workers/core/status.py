@@ -242,11 +242,11 @@ def _in_order(board: snapshot.Board) -> list[snapshot.WorkerRow]:
 
 def _worker(row: snapshot.WorkerRow, elapsed: float) -> dict[str, Any]:
     seconds = round(elapsed - row.since, 3) if row.issue_id else None
-    said = row.progress
+    progress = row.progress
     used = {
-        "activity": said.activity if said else None,
-        "tokens": said.tokens if said else None,
-        "money_usd": said.money if said else None,
+        "activity": progress.activity if progress else None,
+        "tokens": progress.tokens if progress else None,
+        "money_usd": progress.money if progress else None,
     }
     return {**shown(row, snapshot.ShownWorker), **used, "elapsed_seconds": seconds}
 
@@ -276,8 +276,8 @@ def _rate_per_minute(board: snapshot.Board, elapsed: float) -> float:
     return round(len(recent) * 60.0 / max(seconds, 0.001), 1)
 
 
-def _ratio(part: float, whole: int) -> float | None:
-    return round(part / whole, 3) if whole else None
+def _ratio(part: float, total: int) -> float | None:
+    return round(part / total, 3) if total else None
 
 
 END_REASONS = {

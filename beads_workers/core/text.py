@@ -31,7 +31,7 @@ def printable(text: str, width: int | None = None) -> str:
 
     With ``width`` it is cut to so many columns, the last of them an ellipsis if it was cut.
     """
-    # The rest hardly ever fits and is not looked at: a title may be megabytes long.
+    # A title may be megabytes long, and text beyond 4 * width + 4 characters hardly ever fits.
     head = text if width is None else text[: 4 * width + 4]
     safe = head if head.isprintable() else "".join(map(_safe, head))
     return safe if width is None else _shortened(safe, width, cut=len(head) < len(text))
@@ -69,7 +69,8 @@ def json_line(value: Any) -> str:
 
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
-"""Local hosts, with any port: the other end of a tunnel (``ssh -L``) may have another one."""
+"""Names of this machine in a ``Host`` header. Any port may follow: behind a tunnel (``ssh -L``) the
+browser's port differs from ours."""
 
 
 def is_local(host: str) -> bool:

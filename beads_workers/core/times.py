@@ -47,10 +47,10 @@ def read_time(text: str) -> float:
     return (moment - _EPOCH).total_seconds()
 
 
-def _in_utc(whole: datetime, offset: str) -> datetime:
+def _in_utc(moment: datetime, offset: str) -> datetime:
     # A tenth of the time of a request was spent here: ``strptime`` is slow, and most are in UTC.
     zone = datetime.strptime(offset, "%z").tzinfo
-    return whole.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None)
+    return moment.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None)
 
 
 def write_time(seconds: float) -> str:

@@ -191,9 +191,9 @@ class Progress(Aside):
         return Progress(percent=int(found[1]), activity=_activity(activity or line))
 
     @staticmethod
-    def of_attempt(said: Mapping[str, Any]) -> Progress:
+    def of_attempt(printed: Mapping[str, Any]) -> Progress:
         """Read progress from what an attempt of an agent prints for its worker."""
-        return _progress({"issue_id": "-", **said})
+        return _progress({"issue_id": "-", **printed})
 
 
 @value
@@ -238,7 +238,7 @@ class Priority:
     labels: frozenset[str] | None = None
     issue_types: frozenset[str] | None = None
 
-    def takes(self, job: Job | Task) -> bool:
+    def accepts(self, job: Job | Task) -> bool:
         """Return whether a job fits every field that is set."""
         return (
             (self.priorities is None or job.priority in self.priorities)
@@ -338,9 +338,9 @@ class ControlReply:
 
 Turn = Ready | Done | Failed
 """Messages that move the conversation."""
-Beside = Aside | Heartbeat | Status | Priority | Pause | Resume
+SideMessage = Aside | Heartbeat | Status | Priority | Pause | Resume
 """Messages of a worker beside the conversation: no turn, answered by nothing."""
-FromWorker = Turn | Beside
+FromWorker = Turn | SideMessage
 ToWorker = Task | Batch | Wait | Shutdown | Cancel | Pause | Resume | StatusAsked
 Message = FromWorker | ToWorker | ControlAsked | ControlReply
 
@@ -459,8 +459,8 @@ ACTIVITY_CHARS_MAX = 200
 """Maximum of an activity: a row of the dashboard has no room for more."""
 
 
-def _activity(said: str) -> str:
-    return said[:ACTIVITY_CHARS_MAX]
+def _activity(line: str) -> str:
+    return line[:ACTIVITY_CHARS_MAX]
 
 
 def _heartbeat(fields: dict[str, Any]) -> Heartbeat:
@@ -481,10 +481,10 @@ def _status(fields: dict[str, Any]) -> Status | StatusAsked:
     )
 
 
-def _resources(told: object) -> Resources | None:
-    if not isinstance(told, dict):
+def _resources(reported: object) -> Resources | None:
+    if not isinstance(reported, dict):
         return None
-    rss, cpu = as_integer(told.get("rss_bytes")), as_number(told.get("cpu_seconds"))
+    rss, cpu = as_integer(reported.get("rss_bytes")), as_number(reported.get("cpu_seconds"))
     rss = min(rss, limits.INTEGER_MAX) if rss is not None and rss >= 0 else None
     return Resources(rss, cpu if cpu is not None and cpu >= 0 else None)
 
@@ -716,34 +716,34 @@ def _fields(message: Message, v1: bool) -> dict[str, Any]:
         case Batch():
             return {"version": VERSION, "tasks": [_task_fields(task) for task in message.tasks]}
         case Status() | Priority() | Pause():
-            return {"version": VERSION} | _told(message)
+            return {"version": VERSION} | _set_fields(message)
         case _:
-            said = {f.name: getattr(message, f.name) for f in fields(message)}
-            said = {n: x for n, x in said.items() if x is not None or n not in _LEFT_OUT}
+            values = {f.name: getattr(message, f.name) for f in fields(message)}
+            values = {n: x for n, x in values.items() if x is not None or n not in _LEFT_OUT}
             if v1:
-                return said
+                return values
             in_v1, version = isinstance(message, Wait | Shutdown), {"version": VERSION}
-            return said | version if in_v1 else version | said
+            return values | version if in_v1 else version | values
 
 
 _LEFT_OUT = ("tokens", "money", "utilization")
 """Fields of PROGRESS that are left out if None: most tasks do not report them."""
 
 
-def _told(message: Status | Priority | Pause | Resources) -> dict[str, Any]:
+def _set_fields(message: Status | Priority | Pause | Resources) -> dict[str, Any]:
     """Return each field that has a value; an empty choice of PRIORITY says that nothing fits."""
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for each in fields(message):
         match getattr(message, each.name):
             case None | "":
                 pass
             case frozenset() as choices:
-                told[each.name] = sorted(choices)
+                found[each.name] = sorted(choices)
             case Resources() as resources:
-                told[each.name] = _told(resources)
-            case said:
-                told[each.name] = said
-    return told
+                found[each.name] = _set_fields(resources)
+            case other:
+                found[each.name] = other
+    return found
 
 
 def _ready_additions(message: Ready) -> dict[str, Any]:

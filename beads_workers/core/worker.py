@@ -16,9 +16,9 @@ from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
 from beads_workers.core.states import (
-    HEARD,
     KEEPS,
     SETTLES,
+    WITH_CONNECTION,
     WORKER,
     WorkerReaction,
     WorkerState,
@@ -191,22 +191,22 @@ def _kind(ended: StepEnded | StepNotStarted) -> OutcomeKind:
 def _run_error(step: Step, ended: StepEnded | StepNotStarted) -> str:
     if isinstance(ended, StepNotStarted):
         return f"Task execution failed: {ended.error}"
-    said = reason(ended.tail)[:ERROR_TEXT_SHOWN]
+    error_text = reason(ended.tail)[:ERROR_TEXT_SHOWN]
     if ended.status == NOT_FOUND:
-        return f"Task execution failed: command not found: {said or step.name}"
+        return f"Task execution failed: command not found: {error_text or step.name}"
     if ended.status == NOT_EXECUTABLE:
-        return f"Task execution failed: not executable: {said or step.name}"
+        return f"Task execution failed: not executable: {error_text or step.name}"
     return _why(ended)
 
 
 def _why(ended: StepEnded | StepNotStarted) -> str:
     if isinstance(ended, StepNotStarted):
         return ended.error
-    said = reason(ended.tail)
+    error_text = reason(ended.tail)
     if ended.status < 0:
         killed = _LIMITS.get(ended.signal) or f"killed by signal {ended.signal or -ended.status}"
-        return f"{killed} ({said[:ERROR_TEXT_SHOWN]})" if said else killed
-    return said or f"exit status {ended.status}"
+        return f"{killed} ({error_text[:ERROR_TEXT_SHOWN]})" if error_text else killed
+    return error_text or f"exit status {ended.status}"
 
 
 _LIMITS = {"XCPU": "used up its CPU time", "XFSZ": "a file grew beyond its limit"}
@@ -424,7 +424,7 @@ class UnheardResults:
         No more than these and one can be answered before the orchestrator has read any of the
         answers."""
         self.is_alone = False
-        self._said: deque[tuple[str, Done | Failed]] = deque(maxlen=prefetch_count + 1)
+        self._answers: deque[tuple[str, Done | Failed]] = deque(maxlen=prefetch_count + 1)
 
     def say(
         self, answer: Done | Failed, request_id: str, *, v1: bool = False
@@ -438,15 +438,15 @@ class UnheardResults:
         if self.is_alone:
             return SpoolResult(replace(answer, request_id=request_id))
         # This runs for each task: it does no more than it has to.
-        self._said.append((request_id, answer))
+        self._answers.append((request_id, answer))
         return SendMessage(answer, v1)
 
     def leave(self) -> list[SpoolResult]:
         """Return the spooled answers that may not have been read: the connection is lost."""
         self.is_alone = True
-        said = [SpoolResult(replace(answer, request_id=named)) for named, answer in self._said]
-        self._said.clear()
-        return said
+        unread = [SpoolResult(replace(answer, request_id=named)) for named, answer in self._answers]
+        self._answers.clear()
+        return unread
 
 
 # --- worker --------------------------------------------------------------------------------------
@@ -530,13 +530,13 @@ class WorkerHalf:
                 self._out += [self._unheard.say(each, each.request_id) for each in back]
                 if self.state is WorkerState.HELD and not self._prefetched:
                     return self._move(WorkerStimulus.QUEUE_EMPTY, event, now)
-                return self._said()
+                return self._take_commands()
         return self._move(self._sort(event), event, now)
 
     def _beating(self, commands: list[Command], now: float) -> list[Command]:
         """Add a HEARTBEAT if nothing else has been said for long; every message puts it off."""
         every, speaks_v1 = self.heartbeat_seconds, self.current and self.current.task.v1
-        if every is None or speaks_v1 or self.state not in HEARD:
+        if every is None or speaks_v1 or self.state not in WITH_CONNECTION:
             self._beat_at = None
         elif self._beat_at is None or any(isinstance(each, SendMessage) for each in commands):
             self._beat_at = now + every
@@ -646,9 +646,9 @@ class WorkerHalf:
             self._out += [self._unheard.say(each, each.request_id) for each in back]
         self._react(move.reaction, before, event, now)
         self._planned = None
-        return self._said()
+        return self._take_commands()
 
-    def _said(self) -> list[Command]:
+    def _take_commands(self) -> list[Command]:
         commands, self._out = self._out, []
         return commands
 

@@ -33,16 +33,16 @@ class Narrator:
     """
 
     def __init__(self) -> None:
-        self._untold = list(scenes())
+        self._pending = list(scenes())
         self._waiting: deque[str] = deque()
         self._shown = ""
         self._stands_until = 0.0
 
     def __call__(self, snapshot: Snapshot, age: float = 0.0) -> str:
         """Return the caption for this moment, ``age`` seconds of the run after the snapshot."""
-        for scene in list(self._untold):
+        for scene in list(self._pending):
             if (text := scene(snapshot)) is not None:
-                self._untold.remove(scene)
+                self._pending.remove(scene)
                 self._waiting.append(printable(text, WIDTH))
         now = snapshot["uptime_seconds"] + age
         if self._waiting and now >= self._stands_until:

@@ -68,12 +68,12 @@ class _Lines:
             for message in messages:
                 if "ended" in message:
                     return WatchResult(message["ended"], interrupts.first)
-                self._heard(message)
+                self._handle_message(message)
             self._narrate()
             sys.stdout.flush()
         return WatchResult(None, interrupts.first)
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         if (entry := from_json(message)) is None:
             return
         self._last = entry.elapsed, time.monotonic()
@@ -206,5 +206,5 @@ def _settings(workspace: DemoWorkspace) -> FleetSettings:
     from beads_workers.cli.preparation import prepare
     from beads_workers.options import TRUST_ALL, Options
 
-    said = Options(until_empty=True, trust=TRUST_ALL)
-    return prepare(resolve(said, workspace.folder, {}), (), owned=True)
+    options = Options(until_empty=True, trust=TRUST_ALL)
+    return prepare(resolve(options, workspace.folder, {}), (), owned=True)

@@ -276,7 +276,7 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
         "worker_id": settings.worker_id,
         "run_id": settings.run_id,
         "place_file": files.place_file(settings.run_directory, settings.worker_id),
-        "continues": settings.work.continues and bool(_told(task).get("earlier")),
+        "continues": settings.work.continues and bool(_agent_fields(task).get("earlier")),
         "lands": settings.work.lands,
     }
     return json.dumps(fields)
@@ -334,14 +334,14 @@ def _choose(task: Task, settings: WorkerSettings) -> tuple[str, ...] | Agent | N
     own = _own_command(task.payload.get("command"))
     if own or work.command:
         return own or work.command or ()
-    named = _told(task).get("name")
+    named = _agent_fields(task).get("name")
     return next((agent for agent in work.agents if agent.name == named), work.agent)
 
 
-def _told(task: Task) -> Mapping[str, Any]:
+def _agent_fields(task: Task) -> Mapping[str, Any]:
     """Return what the orchestrator says about the agent that is to work on the task."""
-    told = task.payload.get("agent")
-    return told if isinstance(told, Mapping) else {}
+    fields = task.payload.get("agent")
+    return fields if isinstance(fields, Mapping) else {}
 
 
 def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[str, str]) -> Step:
@@ -352,7 +352,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
     from beads_workers.core.landing import read_mend
     from beads_workers.core.receipts import read_receipt
 
-    work, told = settings.work, _told(task)
+    work, fields = settings.work, _agent_fields(task)
     issue = task.payload.get("issue")
     asked = Assignment(
         issue_id=task.issue_id,
@@ -362,7 +362,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         request_id=task.request_id,
         run_id=settings.run_id,
         worker_id=settings.worker_id,
-        agent=_spec(agent, told.get("model")),
+        agent=_spec(agent, fields.get("model")),
         guards=files.guards_folder(settings.run_directory, settings.worker_id),
         usage_file=files.usage_file(settings.run_directory, task.request_id),
         runs=settings.run_directory.rpartition("/")[0],
@@ -375,12 +375,12 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         term_seconds=work.term_grace_seconds * 0.6,
         allows_no_change=NO_CHANGE_LABEL in task.labels,
         comments=work.comments,
-        earlier=read_receipt(told.get("earlier")),
-        error=told.get("error", ""),
+        earlier=read_receipt(fields.get("earlier")),
+        error=fields.get("error", ""),
         resumes=work.continues,
-        money=told.get("money"),
+        money=fields.get("money"),
         overage=work.overage,
-        mend=read_mend(told.get("mend")),
+        repair=read_mend(fields.get("mend")),
         trailers=work.worktrees.trailers if work.worktrees else (),
     )
     argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)
@@ -445,8 +445,8 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
     if settings.work.lands and not run.is_attempt:
         # The gate verifies it, on the tree that is to land.
         deliver = (sys.executable, "-P", "-m", DELIVER_MODULE)
-        told = preparation(task, settings)
-        steps.append(Step(StepKind.DELIVER, deliver, added, told, place, is_attempt=True))
+        stdin = preparation(task, settings)
+        steps.append(Step(StepKind.DELIVER, deliver, added, stdin, place, is_attempt=True))
     elif settings.work.verify is not None and not run.is_attempt:
         verify = ("sh", "-c", settings.work.verify)
         steps.append(Step(StepKind.VERIFY, verify, added, place_file=place))

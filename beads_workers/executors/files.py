@@ -108,7 +108,7 @@ RESULT_BYTES_MAX = 16 << 20
 """Bytes of a result in a file: the largest frame of RRQ, and more than any script's output."""
 
 
-def whole(outcome: Outcome | None) -> Outcome | None:
+def with_result(outcome: Outcome | None) -> Outcome | None:
     """Return the outcome with the result itself, if that is in a file; any worker may have named
     the file."""
     if outcome is None or not outcome.result_file:

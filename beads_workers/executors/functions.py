@@ -164,8 +164,8 @@ def _import(path: str, allowed: Sequence[str]) -> tuple[ModuleType, list[str]]:
 
 
 def _failed(name: str, error: BaseException) -> NotCallable:
-    said = " ".join(str(error).split())[:ERROR_CHARS_MAX]
-    return cannot(f"{name} cannot be imported: {type(error).__name__}: {said}", error)
+    error_text = " ".join(str(error).split())[:ERROR_CHARS_MAX]
+    return cannot(f"{name} cannot be imported: {type(error).__name__}: {error_text}", error)
 
 
 def cannot(why: str, error: BaseException) -> NotCallable:
@@ -330,14 +330,14 @@ def failed(error: BaseException) -> CallResult:
         before = error.__traceback__ and error.__traceback__.tb_next
         lines = traceback.format_exception(type(error), error, before, limit=-TRACE_FRAMES)
         trace = "".join(lines)
-        said = str(error)
+        error_text = str(error)
     except Exception as another:  # The exception's own ``__str__`` runs here.
-        trace, said = "", f"(its text cannot be had: {type(another).__qualname__})"
+        trace, error_text = "", f"(its text cannot be had: {type(another).__qualname__})"
     name = type(error).__qualname__
     return CallResult(
         # The call has timed out by itself.
         OutcomeKind.TIMEOUT if isinstance(error, TimeoutError) else OutcomeKind.ERROR,
-        error=_line(f"{name}: {said}" if said.strip() else name),
+        error=_line(f"{name}: {error_text}" if error_text.strip() else name),
         trace=trace[-TRACE_CHARS_MAX:],
     )
 

@@ -190,12 +190,12 @@ class GateProcess:
     def result(self) -> GateResult:
         """Return the result of a gate that has ended."""
         os.waitpid(self._pid, 0)
-        told = bytearray()
+        output = bytearray()
         with open(self._results, "rb") as file:
-            told += file.read()
+            output += file.read()
         os.close(self.pidfd)
         try:
-            return from_plain(GateResult, json.loads(told))
+            return from_plain(GateResult, json.loads(output))
         except BAD_VALUE:
             why, short = "the gate ended without an answer", self._shortage.why()
             return GateResult(GateVerdict.NONE, f"{why}; {short}" if short else why)
@@ -205,21 +205,21 @@ def start_gate(
     settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts
 ) -> GateProcess:
     """Fork a gate. Raises ``OSError``."""
-    results, said = os.pipe2(os.O_CLOEXEC)
+    results, result_fd = os.pipe2(os.O_CLOEXEC)
     # Without its own handler yet, the child would report a signal to it as one to the lander.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     try:
         pid = os.fork()
         if pid == 0:
-            _be_gate(settings, folder, order, keep, said)
+            _be_gate(settings, folder, order, keep, result_fd)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
-        os.close(said)
+        os.close(result_fd)
     return GateProcess(order, pid, results)
 
 
 def _be_gate(
-    settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts, said: int
+    settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts, result_fd: int
 ) -> None:
     """Run the gate in the child process, which exits here."""
     try:
@@ -232,20 +232,20 @@ def _be_gate(
         sessions.die_with_parent(signal.SIGTERM)
         sessions.adopt()
         # Above all the lander's lock: a gate that outlives the lander must not hold it.
-        os.closerange(3, said)
-        os.closerange(said + 1, 1 << 16)
+        os.closerange(3, result_fd)
+        os.closerange(result_fd + 1, 1 << 16)
         place = GatePlace(settings, folder, order.lane, keep.recipe)
         place.redirect_output()
         result = place.run(order)
         if order.tree:
             with contextlib.suppress(OSError):  # A full disk: the tree is gated again if needed.
                 keep.keep(order.tree, result)
-        os.write(said, json.dumps(to_plain(result)).encode())
+        os.write(result_fd, json.dumps(to_plain(result)).encode())
     except _Ended:
         pass
     except OSError as error:
         why = f"{error.filename or 'gate'}: {error.strerror}"
-        os.write(said, json.dumps(to_plain(GateResult(GateVerdict.NONE, why))).encode())
+        os.write(result_fd, json.dumps(to_plain(GateResult(GateVerdict.NONE, why))).encode())
     except Exception:
         # A bug of ours: without an answer there is no verdict, and the log has the traceback.
         _say(traceback.format_exc())
@@ -463,8 +463,8 @@ class GatePlace:
         worktree."""
         asked = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir", "HEAD")
         try:
-            told = git(str(self.path), *questions(*asked))
-            top, common, directory, head = answers(told, len(asked))
+            output = git(str(self.path), *questions(*asked))
+            top, common, directory, head = answers(output, len(asked))
         except GitError:
             return None
         ours = Path(self.settings.worktrees.common).resolve()
@@ -567,8 +567,8 @@ class GatePlace:
                 until = time.monotonic() + self.settings.landing.gate_timeout_seconds
                 ended = False
                 while not ended and (left := until - time.monotonic()) > 0:
-                    told = ready.poll(min(left, LOOK_SECONDS) * 1000)
-                    ended = any(descriptor == pidfd for descriptor, _ in told)
+                    events = ready.poll(min(left, LOOK_SECONDS) * 1000)
+                    ended = any(descriptor == pidfd for descriptor, _ in events)
                     shortage.look()
                     if watch is not None:
                         watch.drain()

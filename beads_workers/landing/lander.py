@@ -129,7 +129,7 @@ class _Running:
 class _After:
     process: subprocess.Popen[bytes]
     pidfd: int
-    again: bool = False
+    runs_again: bool = False
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ class Lander:
     queue: Queue = field(init=False)
     _repository: LandingRepository = field(init=False)
     _verdicts: Verdicts = field(init=False)
-    _again: LookBeforeTrains = field(init=False)
+    _look_before_trains: LookBeforeTrains = field(init=False)
     _folder: Path = field(init=False)
     _lock: int = -1
     _tip: str = ""
@@ -159,7 +159,7 @@ class Lander:
     _refused_push: str = ""
     _gone: set[str] = field(default_factory=set)
     _stuck_until: float = 0.0
-    _stuck_told: bool = False
+    _stuck_reported: bool = False
     _git_seconds: float = GIT_AGAIN_SECONDS[0]
     _into_due: bool = False
     _must_open: bool = False
@@ -183,7 +183,7 @@ class Lander:
         for lane in range(self.settings.landing.jobs):
             GatePlace(settings, self._folder, lane).sweep()
         self._verdicts = Verdicts(settings, self._folder)
-        self._again = LookBeforeTrains(settings, self.selector, self._go_on)
+        self._look_before_trains = LookBeforeTrains(settings, self.selector, self._go_on)
         try:
             self._tip = self._repository.open()
         except (RemoteTrouble, Held, CannotLand) as trouble:
@@ -204,7 +204,7 @@ class Lander:
 
     # --- orders -----------------------------------------------------------------------------------
 
-    def told(self, order: Order) -> None:
+    def handle(self, order: Order) -> None:
         """Take an order; the caller calls ``work`` next."""
         self._idle = False
         match order:
@@ -278,7 +278,7 @@ class Lander:
                 self.queue.go_on()
             for key in [key for key, at in self._later.items() if now >= at]:
                 del self._later[key]
-                self.queue.again(key)
+                self.queue.put_back(key)
             self._kill_late(now)
             self._read_again()
             if self._idle and not self._stuck:
@@ -288,7 +288,7 @@ class Lander:
             if not self._stuck:
                 self._git_seconds = GIT_AGAIN_SECONDS[0]
         except Refuses as trouble:
-            self._get_stuck(str(trouble), again=str(trouble) == self._refused_push)
+            self._get_stuck(str(trouble), known=str(trouble) == self._refused_push)
             self._refused_push = str(trouble)
             self._wait_for_remote()
         except RemoteTrouble as trouble:
@@ -297,7 +297,7 @@ class Lander:
             self._cannot_fetch(held)
         except (git.GitError, OSError) as error:
             self._git_fails(error)
-        quiet = self._stuck_told if self._stuck else self.queue.idle
+        quiet = self._stuck_reported if self._stuck else self.queue.idle
         if self.queue.idle and not self._stuck:
             self._taken()
         if not self._idle and quiet and not self._gates and self._after is None:
@@ -331,7 +331,7 @@ class Lander:
         """End all gates, and discard an unfinished train; the next lander would do the same."""
         for running in self._gates.values():
             running.gate.end()
-        self._again.close()
+        self._look_before_trains.close()
         until = time.monotonic() + STOP_SECONDS
         for running in self._gates.values():
             if not _ended(running.gate.pidfd, until - time.monotonic()):
@@ -392,7 +392,7 @@ class Lander:
             try:
                 repository.open()
             except (RemoteTrouble, Held, CannotLand) as trouble:
-                if self._stuck_told:
+                if self._stuck_reported:
                     self._wait_for_remote()
                 else:
                     self._cannot_fetch(trouble)
@@ -400,7 +400,7 @@ class Lander:
             self._must_open, self._fetch_at = False, time.monotonic() + FETCH_SECONDS
         self._stuck, self._stuck_until = "", 0.0
         # A refused push is only tried again: nothing is fixed yet.
-        if self._stuck_told and not self._refused_push:
+        if self._stuck_reported and not self._refused_push:
             self.say(messages.LandingResumed())
         return True
 
@@ -440,7 +440,7 @@ class Lander:
         earlier, self._tip = self._tip, tip
         try:
             off = self._repository.taken_off(tip, earlier) if earlier else []
-            again = [(each, self._repository.again(each)) for each in off]
+            again = [(each, self._repository.order_again(each)) for each in off]
             self._look_who_landed(tip)
         except git.GitError:
             self._tip = earlier  # Nothing is known yet: the tip is looked at again.
@@ -527,19 +527,19 @@ class Lander:
         elif isinstance(error, git.GitError):
             why = f"git: {error}"
         first, most = GIT_AGAIN_SECONDS
-        self._get_stuck(why, self._git_seconds, told=self._git_seconds > first)
+        self._get_stuck(why, self._git_seconds, reported=self._git_seconds > first)
         self._git_seconds = min(self._git_seconds * 2, most)
 
     def _get_stuck(
-        self, why: str, seconds: float = 0.0, *, told: bool = True, again: bool = False
+        self, why: str, seconds: float = 0.0, *, reported: bool = True, known: bool = False
     ) -> None:
-        """Stop landing for this reason. ``seconds``: delay until the next try; ``told``: report the
-        pause; ``again``: the reason is the same as before, and is not reported twice."""
+        """Stop landing for this reason. ``seconds``: delay until the next try; ``reported``: report
+        the pause; ``known``: the reason is the same as before, and is not reported twice."""
         self._idle = False
-        self._stuck, self._stuck_told = why, told
+        self._stuck, self._stuck_reported = why, reported
         self._stuck_until = time.monotonic() + seconds if seconds else 0.0
         self.queue.tip_moved()
-        if told and not again:
+        if reported and not known:
             self._taken()
             self.say(messages.LandingPaused(why))
 
@@ -576,8 +576,8 @@ class Lander:
             self._moved(now)
             return
         self._verdicts.look_again()
-        if why := self._again.why_not(self._verdicts, self._tip, self._tip_tree()):
-            waits = float("inf") if self._again.is_under_way else AGAIN_SECONDS[0]
+        if why := self._look_before_trains.why_not(self._verdicts, self._tip, self._tip_tree()):
+            waits = float("inf") if self._look_before_trains.is_under_way else AGAIN_SECONDS[0]
             self._get_stuck(why, waits)
             return
         tip, onto = self._tip, self._tip
@@ -638,12 +638,12 @@ class Lander:
         train = self._trains[run.number]
         commit, tree = train.at(run.place)
         issues = tuple(k for k in train.keys[train.landed : run.place] if k != FOLLOWED)
-        kept = None if run.anew else self._verdicts.find(tree)
+        kept = None if run.repeated else self._verdicts.find(tree)
         if kept is not None:
             if kept.verdict is not GateVerdict.GREEN:
                 self._bad[tree] = kept
-            said = messages.Gate(run.lane, kept.verdict.value, tree, issues, kept=True)
-            self.say(replace(said, why=kept.why))
+            news = messages.Gate(run.lane, kept.verdict.value, tree, issues, kept=True)
+            self.say(replace(news, why=kept.why))
             self.queue.judged(run.lane, kept.verdict, kept=True)
             return
         order = GateOrder(run.lane, commit, tree, self._tip, run.fresh)
@@ -666,10 +666,10 @@ class Lander:
         self.selector.unregister(gate.pidfd)
         result, tree = gate.result(), gate.order.tree
         self._idle = False
-        said = messages.Gate(lane, "stopped", tree, running.issues, time.monotonic() - gate.began)
+        news = messages.Gate(lane, "stopped", tree, running.issues, time.monotonic() - gate.began)
         # The gate may have ended by itself, before it was stopped.
         if self.queue.is_stopping(lane):
-            self.say(said)
+            self.say(news)
             self.queue.stopped(lane)
             return
         green = result.verdict is GateVerdict.GREEN
@@ -679,7 +679,7 @@ class Lander:
             self._bad.pop(tree, None)
         else:
             self._bad[tree] = result
-        self.say(replace(said, state=result.verdict.value, why=result.why, flaky=flaky))
+        self.say(replace(news, state=result.verdict.value, why=result.why, flaky=flaky))
         since = self._no_verdicts_since.get(running.key, time.monotonic())
         longest = NO_VERDICTS_LONGEST * self.settings.landing.gate_retry_seconds
         self.queue.judged(lane, result.verdict, enough=time.monotonic() - since >= longest)
@@ -783,7 +783,7 @@ class Lander:
         self._later[key] = now + seconds
         add = self._passengers.get(key)
         if isinstance(add, Add):
-            self.say(messages.Untold(add.issue_id, add.attempt, why, times, seconds))
+            self.say(messages.WithoutVerdict(add.issue_id, add.attempt, why, times, seconds))
 
     def _refuse(
         self,
@@ -848,7 +848,7 @@ class Lander:
         if command is None:
             return
         if self._after is not None:
-            self._after.again = True
+            self._after.runs_again = True
             return
         added = {"BW_BRANCH": self.settings.landing.branch, "BW_TIP": self._tip}
         with open(self._folder / "after.log", "wb") as log:
@@ -873,7 +873,7 @@ class Lander:
         status = after.process.wait()
         text = (self._folder / "after.log").read_bytes()[-AFTER_TAIL_BYTES:] if status else b""
         self.say(messages.After(status, text.decode("utf-8", "replace")))
-        if after.again:
+        if after.runs_again:
             self._run_after()
 
 

@@ -72,8 +72,8 @@ def left_branches(
     ``named`` (None: all of them)."""
     common = repository.common
     wanted = row_format("%(refname:lstrip=2)", "%(objectname)")
-    told = git(common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
-    heads = {row[0]: row[1] for row in rows(told, 2)}
+    output = git(common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
+    heads = {row[0]: row[1] for row in rows(output, 2)}
     ended, issues = _ended(RunDirectory(state_directory))
     newest: dict[str, LeftBranch] = {}
     undone = repository.undone()
@@ -110,7 +110,7 @@ def _taken_back(repository: LandingRepository, gone: Sequence[LandedCommit]) -> 
     if tip is None or not gone:
         return []
     there = {each.issue_id for each in still_landed(repository.all_landed(tip))}
-    left = repository.again_all([each for each in gone if each.issue_id not in there])
+    left = repository.order_all_again([each for each in gone if each.issue_id not in there])
     return [LeftBranch(add, UNDONE) for add in left]
 
 

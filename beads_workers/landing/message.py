@@ -53,9 +53,9 @@ def landed_message(
     )
     subject, cut = (add.subject, False) if add.subject else _subject(form, add, title)
     bodies = [(each.subject, split(each.body)[0]) for each in mine]
-    said = _said_by_agent(bodies, {_bare(title), _bare(subject)})
+    texts = _agent_texts(bodies, {_bare(title), _bare(subject)})
     parts = [commit_form.wrapped(title)] if cut else []
-    parts += said or [commit_form.wrapped(split(add.text)[0])]
+    parts += texts or [commit_form.wrapped(split(add.text)[0])]
     found = [line for each in commits for line in split(each.body)[1]]
     others = [f"Co-authored-by: {each.author}" for each in mine if each.author not in ("", author)]
     return Message(_joined(subject, parts), _unique((*found, *others)))
@@ -110,8 +110,8 @@ def sealed(message: Message, ours: Iterable[str], signer: str) -> str:
 
 def made_for_it(add: Add, commit: AgentCommit) -> bool:
     """Return whether we made this commit, of changes that the attempt had left uncommitted."""
-    said = trailers(f"-\n\n{commit.body}")
-    if said.get("Issue") == add.issue_id and "Attempt" in said:
+    values = trailers(f"-\n\n{commit.body}")
+    if values.get("Issue") == add.issue_id and "Attempt" in values:
         return True
     body, title = split(commit.body)[0], commit_form.one_line(add.title)
     subjects = (title, commit_form.shortened(title, commit_form.SUBJECT_COLUMNS))
@@ -175,13 +175,13 @@ _NOISE = re.compile(
 """Pattern of subjects, and of whole paragraphs, that say nothing."""
 
 
-def _said_by_agent(commits: Iterable[tuple[str, str]], said: set[str]) -> list[str]:
-    """Return subjects and bodies of the agent's commits, each text only once; ``said``: texts that
+def _agent_texts(commits: Iterable[tuple[str, str]], known: set[str]) -> list[str]:
+    """Return subjects and bodies of the agent's commits, each text only once; ``known``: texts that
     are in the message already."""
     found = list[str]()
     for subject, body in commits:
         parts = [part for part in (subject, *body.split("\n\n")) if part.strip()]
-        kept = [part for part in parts if _is_new(part, said)]
+        kept = [part for part in parts if _is_new(part, known)]
         if kept:
             found.append(commit_form.wrapped("\n\n".join(kept)))
     if len(found) <= 1:
@@ -191,11 +191,11 @@ def _said_by_agent(commits: Iterable[tuple[str, str]], said: set[str]) -> list[s
     return ["\n".join(points)] if all("\n\n" not in text for text in points) else points
 
 
-def _is_new(part: str, said: set[str]) -> bool:
+def _is_new(part: str, known: set[str]) -> bool:
     bare = _bare(part)
-    if not bare or bare in said or _NOISE.fullmatch(part.strip()):
+    if not bare or bare in known or _NOISE.fullmatch(part.strip()):
         return False
-    said.add(bare)
+    known.add(bare)
     return True
 
 

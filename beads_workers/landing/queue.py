@@ -99,13 +99,13 @@ class Build:
 @value
 class RunGate:
     """Gate this place of the train, and answer with ``judged``. ``fresh``: in a worktree that holds
-    nothing of earlier gates. ``anew``: a kept verdict does not count."""
+    nothing of earlier gates. ``repeated``: a kept verdict does not count."""
 
     lane: int
     number: int
     place: int
     fresh: bool = False
-    anew: bool = False
+    repeated: bool = False
 
 
 @value
@@ -127,7 +127,7 @@ class Advance:
 @value
 class Later:
     """Retry this branch later: ``times`` gates had no verdict on it. When the delay is over,
-    answer with ``again``."""
+    answer with ``put_back``."""
 
     key: str
     times: int
@@ -230,7 +230,7 @@ class Queue:
         self._running: dict[int, _Run] = {}
         self._stopping: set[int] = set()
         self._commands: deque[Command] = deque()
-        self._tip_green, self._tip_anew = not gated, False
+        self._tip_green, self._tip_repeated = not gated, False
         self._clock = self._green_at = 0
         self._failed = TRIED_BEFORE * TRAIN_FACTOR / TRAIN_FIRST
         self._tried = TRIED_BEFORE
@@ -299,7 +299,7 @@ class Queue:
         if key in self._due:
             self._due.remove(key)
 
-    def again(self, key: str) -> None:
+    def put_back(self, key: str) -> None:
         """Put a branch back in line: the time of its ``Later`` has come."""
         if key in self._held:
             self._held.remove(key)
@@ -315,11 +315,11 @@ class Queue:
 
     def tip_moved(self) -> None:
         """Forget the state of the tip: somebody else has moved the branch."""
-        self._look_again(anew=False)
+        self._look_again(repeated=False)
 
     def go_on(self) -> None:
         """Check everything again: a person says that the problem is fixed."""
-        self._look_again(anew=True)
+        self._look_again(repeated=True)
 
     def built(
         self, train: tuple[str, ...], gone: tuple[str, ...] = (), *, blocked: bool = False
@@ -353,9 +353,9 @@ class Queue:
             self._green_at = self._clock
         if self._train is not None:
             self._train.enough = enough
-        self._hear(run, verdict, kept=kept)
+        self._take_verdict(run, verdict, kept=kept)
 
-    def _hear(self, run: _Run, verdict: GateVerdict, *, kept: bool) -> None:
+    def _take_verdict(self, run: _Run, verdict: GateVerdict, *, kept: bool) -> None:
         train = self._train
         assert train is not None, "without a train every gate is stopped"
         if self._ahead is not None and run.number == self._ahead.number:
@@ -391,7 +391,7 @@ class Queue:
         self._call_back()
         train.landed, train.tip_bad, train.tip_red = place, 0, False
         train.cut(len(train.keys))
-        self._tip_green, self._tip_anew = True, False
+        self._tip_green, self._tip_repeated = True, False
         if place == len(train.keys):
             self._dissolve()
         self._resume()
@@ -443,11 +443,11 @@ class Queue:
             return
         # One command at a time: its verdict may be known already, and decide the next one.
         under_way = {(run.number, run.place) for run in self._running.values()}
-        for number, place, fresh, anew in self._wanted(train):
+        for number, place, fresh, repeated in self._wanted(train):
             if (number, place) not in under_way:
                 self._clock += 1
                 self._running[free[0]] = _Run(number, place, fresh, self._clock)
-                self._commands.append(RunGate(free[0], number, place, fresh, anew))
+                self._commands.append(RunGate(free[0], number, place, fresh, repeated))
                 return
         is_found = train.lowest_bad == train.landed + 1
         if self._ahead is None and is_found and train.bad and self._tip_green:
@@ -457,7 +457,7 @@ class Queue:
 
     def _wanted(self, train: _Train) -> Iterator[tuple[int, int, bool, bool]]:
         """Yield the places to gate, the most useful first, as train, place, ``fresh`` and
-        ``anew``."""
+        ``repeated``."""
         number, whole, tip = train.number, len(train.keys), train.landed
         lowest_bad = train.lowest_bad
         if train.kind is _Kind.ALONE:
@@ -471,7 +471,7 @@ class Queue:
             return
         if not self._tip_green:
             again = train.tip_bad > 0
-            yield number, tip, again, again or self._tip_anew
+            yield number, tip, again, again or self._tip_repeated
         if lowest_bad is None:
             yield number, whole, False, False
         elif lowest_bad > tip + 1:
@@ -505,7 +505,7 @@ class Queue:
     def _green(self, train: _Train, run: _Run) -> None:
         if run.place == train.landed:
             self.flaky += train.tip_red
-            self._tip_green, self._tip_anew = True, False
+            self._tip_green, self._tip_repeated = True, False
             train.tip_bad, train.tip_red = 0, False
             if train.kind is _Kind.ALONE:
                 self._set_aside(train)
@@ -578,7 +578,7 @@ class Queue:
         self._train = ahead if ahead is not None and ahead.keys else None
         if ahead is not None and ahead.early is not None:
             run, verdict, kept = ahead.early
-            self._hear(run, verdict, kept=kept)
+            self._take_verdict(run, verdict, kept=kept)
 
     def _is_convicted(self, train: _Train) -> bool:
         place = train.landed + 1
@@ -633,7 +633,7 @@ class Queue:
             self.paused = None
             self._commands.append(Say(None))
 
-    def _look_again(self, *, anew: bool) -> None:
+    def _look_again(self, *, repeated: bool) -> None:
         # The branch may have moved, perhaps in the middle of a Build. Drop all commands that name a
         # train (Build, RunGate, Advance), and keep the rest.
         self._asked = None
@@ -641,7 +641,7 @@ class Queue:
             c for c in self._commands if isinstance(c, StopGate | Later | Refuse | Say)
         )
         self._dissolve()
-        self._tip_green, self._tip_anew = not self._gated, anew
+        self._tip_green, self._tip_repeated = not self._gated, repeated
         self._resume()
 
     def _dissolve(self) -> None:

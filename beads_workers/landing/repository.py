@@ -158,8 +158,8 @@ class LandingRepository:
         branch's: one name is a folder of the other. "" if there is none."""
         above = [str(each) for each in PurePosixPath(self.branch).parents]
         try:
-            told = git(self.common, "for-each-ref", row_format("%(refname:lstrip=2)"))
-            found = [name for (name,) in rows(told, 1)]
+            output = git(self.common, "for-each-ref", row_format("%(refname:lstrip=2)"))
+            found = [name for (name,) in rows(output, 1)]
         except GitError:
             return ""
         for name in found:
@@ -245,12 +245,12 @@ class LandingRepository:
         joined = ledger.entry_commit(self.common, (there, here), ()) if both else there
         self._update("landing: as it is on the remote", remote.RefMove(self._ledger, here, joined))
 
-    def _go_along(self, here: str, there: str) -> None:
-        if not self.objects.contains(there, here):
-            raise remote.RemoteTrouble(remote.ahead(self.branch, self.remote, there))
+    def _go_along(self, own_tip: str, remote_tip: str) -> None:
+        if not self.objects.contains(remote_tip, own_tip):
+            raise remote.RemoteTrouble(remote.ahead(self.branch, self.remote, remote_tip))
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
-        self._move(here, there, f"landing: as it is on {self.remote}")
+        self._move(own_tip, remote_tip, f"landing: as it is on {self.remote}")
 
     # --- what has landed --------------------------------------------------------------------------
 
@@ -289,8 +289,8 @@ class LandingRepository:
         With a remote, only runs of this clone count, because others land there meanwhile. Raises
         ``GitError``."""
         wanted = row_format("%(refname)", "%(objectname)")
-        told = self.objects.git("for-each-ref", wanted, f"{RUNS}/")
-        runs = sorted((ref, commit) for ref, commit in rows(told, 2))  # By their time.
+        output = self.objects.git("for-each-ref", wanted, f"{RUNS}/")
+        runs = sorted((ref, commit) for ref, commit in rows(output, 2))  # By their time.
         name = f"{RUNS}/{branch_part(run_id)}"
         starts = [commit for ref, commit in runs if ref >= name]
         if (name, *starts[:1]) not in runs:
@@ -311,16 +311,16 @@ class LandingRepository:
         raises ``GitError``."""
         if len(beginning) < DAY_CHARS:
             return []
-        told = self.objects.git("for-each-ref", row_format("%(refname)"), f"{RUNS}/")
-        names = [name.removeprefix(f"{RUNS}/") for (name,) in rows(told, 1)]
+        output = self.objects.git("for-each-ref", row_format("%(refname)"), f"{RUNS}/")
+        names = [name.removeprefix(f"{RUNS}/") for (name,) in rows(output, 1)]
         part = branch_part(beginning)
         return [name for name in names if name == part] or [n for n in names if n.startswith(part)]
 
     def undone(self) -> dict[str, str]:
         """Return the taken-back commits: the last one of each attempt, by its ref. Raises
         ``GitError``."""
-        told = self.objects.git("for-each-ref", row_format("%(refname)", "%(objectname)"), UNDONE)
-        return {row[0]: row[1] for row in rows(told, 2)}
+        output = self.objects.git("for-each-ref", row_format("%(refname)", "%(objectname)"), UNDONE)
+        return {row[0]: row[1] for row in rows(output, 2)}
 
     def taken_off(self, tip: str, earlier: str) -> list[LandedCommit]:
         """Return what had landed at ``earlier`` and is off the branch since somebody moved it to
@@ -340,12 +340,12 @@ class LandingRepository:
         """Make the deleted branch again, where we had put it last. Raises ``GitError``."""
         self._update(f"{WHY}it was deleted", remote.RefMove(self.ref, "", tip))
 
-    def again_all(self, some: Sequence[LandedCommit]) -> list[Add]:
-        """Return ``again`` of those commits whose ref is there. Raises ``GitError``."""
+    def order_all_again(self, some: Sequence[LandedCommit]) -> list[Add]:
+        """Return ``order_again`` of those commits whose ref is there. Raises ``GitError``."""
         self.builder.know([each.commit for each in some])
-        return [add for add in map(self.again, some) if add is not None]
+        return [add for add in map(self.order_again, some) if add is not None]
 
-    def again(self, landed: LandedCommit) -> Add | None:
+    def order_again(self, landed: LandedCommit) -> Add | None:
         """Return the order to land a taken-back attempt once more: its work, in new commits that no
         branch has; None if its ref is gone. ``landed``: the attempt's last commit. Raises
         ``GitError``."""
@@ -358,7 +358,7 @@ class LandingRepository:
         base = self.objects.git("merge-base", f"{own[0]}^1", head)
         subject = self.builder.subject_of(landed.commit)
         ended_at = self.builder.written(landed.commit)
-        again = self.builder.anew(base, head, own)
+        again = self.builder.rewrite(base, head, own)
         of = (landed.issue_id, landed.attempt, landed.run_id, again, base, kept)
         return Add(*of, title=subject, subject=subject, ended_at=ended_at)
 
@@ -380,8 +380,8 @@ class LandingRepository:
     def trespass(self, tip: str) -> Trespass | None:
         """Return the commits that an attempt has put on the integration branch by itself; None if
         there are none. Commits of a person stay. Raises ``GitError``."""
-        told = self.objects.git("log", "-g", log_format("%H", "%gs"), self.ref, "--")
-        moves = rows(told, 2)
+        output = self.objects.git("log", "-g", log_format("%H", "%gs"), self.ref, "--")
+        moves = rows(output, 2)
         others = list(takewhile(lambda move: not move[1].startswith(WHY), moves))
         if not others or others[0][0] != tip or len(others) == len(moves):
             return None
@@ -428,8 +428,8 @@ class LandingRepository:
         """Return the issues that were taken back under this name, a run's or an issue's, and are
         not yet reported to the tracker. An issue that was taken back with its run is found by its
         own name, too. Raises ``GitError``."""
-        told = self.objects.git("for-each-ref", "--format=%(objectname)", *_reopening(asked))
-        found = as_landed(self.common, objects(told))
+        output = self.objects.git("for-each-ref", "--format=%(objectname)", *_reopening(asked))
+        found = as_landed(self.common, objects(output))
         return list(dict.fromkeys(each.issue_id for each in found))
 
     def reopened(self, issue_ids: Sequence[str]) -> None:
@@ -459,7 +459,7 @@ class LandingRepository:
 
     def _is_commit(self, name: str) -> bool:
         if name not in self._commits:
-            found = self.objects.git("cat-file", "--batch-check=%(objecttype)", given=f"{name}\n")
+            found = self.objects.git("cat-file", "--batch-check=%(objecttype)", stdin=f"{name}\n")
             if found != "commit" or not is_object(name):
                 return False
             self._commits.add(name)
@@ -495,21 +495,23 @@ class LandingRepository:
         """
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
-        commits, said = self.builder.write(tip, changes, verified, train)
+        commits, landed = self.builder.write(tip, changes, verified, train)
         parent = commits[-1] if commits else tip
         if parent != tip:
-            entry = self._entry(said)
+            entry = self._entry(landed)
             self._publish(remote.RefMove(self.ref, tip, parent), entry)
             self._move(tip, parent, "landing: a train has passed", entry)
         return commits
 
-    def _entry(self, said: Sequence[LandedCommit]) -> remote.RefMove | None:
+    def _entry(self, landed: Sequence[LandedCommit]) -> remote.RefMove | None:
         """Return the move of the ledger, if there is something to record."""
-        if not said:
+        if not landed:
             return None
         before = self.commit_of(self._ledger) or ""
         parents = [before] if before else []
-        return remote.RefMove(self._ledger, before, ledger.entry_commit(self.common, parents, said))
+        return remote.RefMove(
+            self._ledger, before, ledger.entry_commit(self.common, parents, landed)
+        )
 
     def _publish(self, move: remote.RefMove, entry: remote.RefMove | None) -> None:
         if not self.remote:
@@ -553,15 +555,15 @@ class LandingRepository:
         for each in moves:
             if each.ref == self.ref or each.ref.startswith(f"{OWN_REFS}/"):
                 unlock(self.common, each.ref)  # Locks of the user's own refs stay.
-        said = [
+        updates = [
             f"update {each.ref} {each.new} {each.old}"
             if each.old
             else f"create {each.ref} {each.new}"
             for each in moves
         ]
-        given = "".join(f"{line}\n" for line in said)
+        stdin = "".join(f"{line}\n" for line in updates)
         try:
-            self.objects.git("update-ref", "--create-reflog", "-m", why, "--stdin", given=given)
+            self.objects.git("update-ref", "--create-reflog", "-m", why, "--stdin", stdin=stdin)
         except GitError:
             # A killed git may have moved the refs before it could say so.
             if any(self.commit_of(each.ref) != each.new for each in moves):

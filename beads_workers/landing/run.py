@@ -17,7 +17,7 @@ import time
 from beads_workers.core.landing import News, Order, from_line, settings_from_line, to_line
 from beads_workers.landing.lander import Lander
 from beads_workers.landing.repository import CannotLand
-from beads_workers.runtime.processes import heard, say, wake_on
+from beads_workers.runtime.processes import received_signals, say, wake_on
 
 READ_BYTES = 1 << 16
 
@@ -31,7 +31,9 @@ class _Program:
 
     def run(self) -> int:
         wake = wake_on((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
-        self._selector.register(wake, selectors.EVENT_READ, lambda: self._told_to_end(heard(wake)))
+        self._selector.register(
+            wake, selectors.EVENT_READ, lambda: self._told_to_end(received_signals(wake))
+        )
         self._selector.register(0, selectors.EVENT_READ, self._read)
         try:
             while not self._ends:
@@ -80,7 +82,7 @@ class _Program:
             say("lander", f"not understood: {error}")
             return
         if isinstance(order, Order):
-            self._lander.told(order)
+            self._lander.handle(order)
 
 
 def _say(news: News) -> None:

@@ -131,7 +131,7 @@ class Objects:
     _contained: set[tuple[str, str]] = field(default_factory=set)
     """Pairs of a commit and one of its ancestors, which never change."""
 
-    def call(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> GitCall:
+    def call(self, *arguments: str, stdin: str = "", author: Sequence[str] = ()) -> GitCall:
         """Call git beside any checkout; raises ``GitNoAnswer``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         places = {
@@ -142,11 +142,11 @@ class Objects:
         }
         if author:
             places |= dict(zip(_AUTHOR, author, strict=True))
-        return call(str(self.folder), *arguments, given=given, places=places, seconds=GIT_SECONDS)
+        return call(str(self.folder), *arguments, stdin=stdin, places=places, seconds=GIT_SECONDS)
 
-    def git(self, *arguments: str, given: str = "", author: Sequence[str] = ()) -> str:
+    def git(self, *arguments: str, stdin: str = "", author: Sequence[str] = ()) -> str:
         """Return the output of git, without the end of its last line. Raises ``GitError``."""
-        done = self.call(*arguments, given=given, author=author)
+        done = self.call(*arguments, stdin=stdin, author=author)
         if done.status != 0:
             raise failure(arguments, done)
         return done.output.rstrip("\n")
@@ -167,7 +167,7 @@ class Objects:
     def commit(self, tree: str, parents: Iterable[str], message: str = "-") -> str:
         """Write a scratch commit, which nobody signs."""
         named = [word for parent in parents for word in ("-p", parent)]
-        commit = self.git(*FALLBACK_IDENTITY, "commit-tree", tree, *named, given=f"{message}\n")
+        commit = self.git(*FALLBACK_IDENTITY, "commit-tree", tree, *named, stdin=f"{message}\n")
         self._trees[commit] = tree
         return commit
 
@@ -191,8 +191,8 @@ class Objects:
         )
         if done.status > 1 or not done.output:
             raise CannotMerge(done.error or f"git merge-tree exited with {done.status}")
-        tree, files, said = merged(done.output)
-        return Conflict(tuple(files), "\n".join(said) or "conflict") if done.status else tree
+        tree, files, messages = merged(done.output)
+        return Conflict(tuple(files), "\n".join(messages) or "conflict") if done.status else tree
 
     def changed(self, tree: str, other: str) -> list[str]:
         """Return the names of the files in which two trees differ."""
@@ -315,7 +315,7 @@ class Builder:
         """Write the commits that land on ``tip``, signed if the user signs. Return the last one of
         each group, and the entries for the ledger. ``verified``: the tree of the last one, if a
         gate has passed; ``train``: the issues in it. Raises ``GitError``."""
-        objects, parent, last, said = self.objects, tip, list[str](), list[LandedCommit]()
+        objects, parent, last, landed = self.objects, tip, list[str](), list[LandedCommit]()
         asked = ("config", "--type=bool", "--default=false", "commit.gpgSign")
         signs = objects.git(*asked) == "true"
         who = identity(objects.common)
@@ -328,9 +328,9 @@ class Builder:
                 text = sealed(change.message, ours, signer)
                 parent = change.made or self._write(change, parent, text, who, signs=signs)
                 if of.issue_id:
-                    said.append(replace(of, commit=parent))
+                    landed.append(replace(of, commit=parent))
             last.append(parent)
-        return last, said
+        return last, landed
 
     def _write(
         self, change: PlannedCommit, parent: str, text: str, who: Sequence[str], *, signs: bool
@@ -339,7 +339,7 @@ class Builder:
         commit = (*who, "commit-tree", *(("-S",) if signs else ()), change.tree, *parents)
         try:
             author = change.author if change.author[0] else ()
-            return self.objects.git(*commit, given=text, author=author)
+            return self.objects.git(*commit, stdin=text, author=author)
         except GitError as error:
             if not signs or isinstance(error, GitNoAnswer):
                 raise
@@ -372,7 +372,7 @@ class Builder:
         """Return when the author wrote the commit, in epoch seconds; raises ``GitError``."""
         return float(self._about(commit)[0][2].partition(" ")[0])
 
-    def anew(self, base: str, head: str, landed: Sequence[str]) -> str:
+    def rewrite(self, base: str, head: str, landed: Sequence[str]) -> str:
         """Write new commits for the work of ``head`` beyond ``base``, as many as the style lands,
         and return the last. ``landed``: the commits as which it landed, the oldest first. The new
         ones keep their messages, without our trailers, and their authors. Raises ``GitError``."""
@@ -387,7 +387,7 @@ class Builder:
         made = {head: head}
         for commit, *parents in (row.split(" ") for row in lines(self.objects.git(*asked))):
             on = [made.get(each, each) for each in parents]
-            made[commit] = self._copied(self.objects.tree(commit), on, commit, whole=True)
+            made[commit] = self._copied(self.objects.tree(commit), on, commit, with_trailers=True)
         return made[head]
 
     def _picked_anew(self, base: str, landed: Sequence[str]) -> str:
@@ -400,16 +400,18 @@ class Builder:
             tree, on = picked, self._copied(picked, [on], each)
         return on
 
-    def _copied(self, tree: str, parents: Sequence[str], words: str, *, whole: bool = False) -> str:
-        """Write a copy. ``words``: the commit whose message and author it gets; ``whole``: with our
-        trailers."""
+    def _copied(
+        self, tree: str, parents: Sequence[str], words: str, *, with_trailers: bool = False
+    ) -> str:
+        """Write a copy. ``words``: the commit whose message and author it gets;
+        ``with_trailers``: with our trailers."""
         author, subject, text = self._about(words)
-        body, found = (text, []) if whole else split(text)
+        body, found = (text, []) if with_trailers else split(text)
         message = sealed(Message(f"{subject}\n\n{body}".rstrip(), tuple(found)), (), "")
         named = [word for each in parents for word in ("-p", each)]
         self._who = identity(self.objects.common) if self._who is None else self._who
         made_by = (*self._who, "commit-tree", tree, *named)
-        while (made := self.objects.git(*made_by, given=message, author=author)) == words:
+        while (made := self.objects.git(*made_by, stdin=message, author=author)) == words:
             time.sleep(SAME_SECONDS)  # In the same second it would be the same commit.
         return made
 
@@ -462,10 +464,10 @@ class Builder:
                 return []
             if replayed != tree:
                 author, subject, text = self._about(commit)
-                said = AgentCommit(subject, text)
-                message = replayed_message(self.form, add, said)
+                agent_commit = AgentCommit(subject, text)
+                message = replayed_message(self.form, add, agent_commit)
                 change = PlannedCommit(replayed, message, author, of=_of(add))
-                before = found[-1:] if says_nothing(add, said) else []
+                before = found[-1:] if says_nothing(add, agent_commit) else []
                 twins = [e for e in before if (e.message, e.author[:2]) == (message, author[:2])]
                 found[len(found) - len(twins) :] = [change]
             tree = replayed
@@ -517,7 +519,7 @@ class Builder:
             entries.append(f"{'0' if mode == '000000' else mode} {blob}\t{name}\0")
         Path(f"{self.objects.folder}.index").unlink(missing_ok=True)
         self.objects.git("read-tree", commit)
-        self.objects.git("update-index", "-z", "--index-info", given="".join(entries))
+        self.objects.git("update-index", "-z", "--index-info", stdin="".join(entries))
         written = self.objects.git("write-tree")
         Path(f"{self.objects.folder}.index").unlink(missing_ok=True)
         return written

@@ -235,14 +235,14 @@ class Undo:
             repository.unpin()
         if result.verdict is not GateVerdict.GREEN:
             names = ", ".join(dict.fromkeys(each.issue_id for each in gone))
-            told = next(reversed(result.text.splitlines()), "")
+            last_line = next(reversed(result.text.splitlines()), "")
             why = f"without {names}, what has landed does not pass: {result.why}"
             log = GatePlace(self.settings, folder, 0).log
             also = ""
             if self._dependents and not self.with_dependents:
                 waiting = ", ".join(self._dependents[:NAMED_MAX])
                 also = f"; {waiting} waited for it: --with-dependents takes that back as well"
-            raise CannotLand(f"{why}{f': {told}' if told else ''}; see {log}{also}")
+            raise CannotLand(f"{why}{f': {last_line}' if last_line else ''}; see {log}{also}")
         return tree
 
 

@@ -31,8 +31,8 @@ ByAccount = dict[AccountId, list[Closed]]
 
 def state_home(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of beads-workers in the user's state directory."""
-    said = environment.get("XDG_STATE_HOME", "")
-    base = Path(said) if said.startswith("/") else Path.home() / ".local" / "state"
+    configured = environment.get("XDG_STATE_HOME", "")
+    base = Path(configured) if configured.startswith("/") else Path.home() / ".local" / "state"
     return base / "beads-workers"
 
 
@@ -149,7 +149,7 @@ class SharedAccounts:
         self._tell = tell
         self._known: dict[AccountId, dict[str, Closed]] = {}
         self._read: ByAccount = {}
-        self._untold: set[AccountId] = set()
+        self._unwritten: set[AccountId] = set()
         self._has_warned = False
 
     def record(self, record: AccountClosed | AccountOpened) -> None:
@@ -165,12 +165,12 @@ class SharedAccounts:
             learned = self._read.get(account, [])
             told_by = next((c.told_by for c in learned if _stands(c) == _place(record)), "")
             closed[record.model] = Closed(refusal, record.since, record.probe_at, told_by=told_by)
-        self._untold.add(account)
+        self._unwritten.add(account)
 
     def flush(self) -> None:
         """Write what is new for other fleets. While another fleet writes, keep it for the next
         call."""
-        for account in list(self._untold):
+        for account in list(self._unwritten):
             ours = list(self._known[account].values())
             theirs = self._read.get(account, [])
             try:
@@ -181,7 +181,7 @@ class SharedAccounts:
                 return
             except OSError as error:
                 self._warn(error)
-            self._untold.discard(account)
+            self._unwritten.discard(account)
 
     def look(self) -> None:
         """Tell the core what other fleets have found out since the last look."""

@@ -76,9 +76,9 @@ class PoolProcess:
             say(POOL, f"no worktrees are made ahead: {error.strerror or error}")
             return
         assert self._process.stdin is not None
-        told = {"worktrees": to_plain(worktrees), "run_id": run_id}
+        fields = {"worktrees": to_plain(worktrees), "run_id": run_id}
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(told).encode() + b"\n")
+            self._process.stdin.write(json.dumps(fields).encode() + b"\n")
             self._process.stdin.flush()
 
     def close(self) -> None:

@@ -27,11 +27,11 @@ from beads_workers.core.worker_events import StepAnswered, StepNotStarted
 from beads_workers.executors.command import functions_environment
 from beads_workers.runtime.functions import (
     ANSWER_BYTES_MAX,
+    CallAnswer,
     CallStep,
     Functions,
     HostExited,
     HostProcess,
-    Said,
     cancel_line,
     concurrent_call_line,
     parse_concurrent_answer,
@@ -90,7 +90,7 @@ class SharedProcess:
         settings: WorkerSettings,
         inherited: Mapping[bytes, bytes],
         selector: selectors.BaseSelector,
-        answered: Callable[[Flight, Said | HostExited | NotCalled], None],
+        answered: Callable[[Flight, CallAnswer | HostExited | NotCalled], None],
     ) -> None:
         # A name of its own, so that no sweep for a slot's processes finds it.
         named = replace(settings, worker_id=f"{settings.worker_id}.0")
@@ -200,10 +200,10 @@ class SharedProcess:
         if not received:
             self._ended()
 
-    def _take(self, number: int, said: Said | None) -> None:
+    def _take(self, number: int, answer: CallAnswer | None) -> None:
         if (flight := self._flights.pop(number, None)) is None:
             raise ProtocolError("an answer to no call")
-        self._answered(flight, NotCalled.UNDECLARED if said is None else said)
+        self._answered(flight, NotCalled.UNDECLARED if answer is None else answer)
 
     def _ended(self) -> None:
         assert self._host is not None
@@ -327,11 +327,11 @@ class _Worker(SlotsProcess):
 
     # --- the shared process -------------------------------------------------------------------
 
-    def _answered(self, flight: Flight, said: Said | HostExited | NotCalled) -> None:
+    def _answered(self, flight: Flight, answer: CallAnswer | HostExited | NotCalled) -> None:
         slot, plan, step = flight.slot, flight.plan, flight.step
         assert step.call is not None and slot.task is not None
-        match said:
-            case Said(outcome, in_file):
+        match answer:
+            case CallAnswer(outcome, in_file):
                 if in_file:
                     outcome = replace(outcome, result_file=plan.result_file)
                 slot.tell(StepAnswered(outcome))
@@ -345,10 +345,10 @@ class _Worker(SlotsProcess):
                 self._isolate(slot, plan, step)
             case NotCalled.ENDED:
                 self._suspect(slot.task.issue_id)
-                slot.log(f"{said.value}: called again, in a process of its own\n")
+                slot.log(f"{answer.value}: called again, in a process of its own\n")
                 self._isolate(slot, plan, step)
             case _:
-                assert_never(said)
+                assert_never(answer)
 
     def _suspect(self, issue_id: str) -> None:
         self._suspects[issue_id] = None

@@ -177,14 +177,14 @@ class ConcurrentHost:
             return
         for framed in self.reader.feed(received):
             assert isinstance(framed, Line), "a worker knows how long a line may be"
-            said = json.loads(framed.text)
-            if "cancel" in said:
-                self._cancel(said["cancel"])
-            elif "ahead" in said:
+            fields = json.loads(framed.text)
+            if "cancel" in fields:
+                self._cancel(fields["cancel"])
+            elif "ahead" in fields:
                 self.resolver.load()
                 self._say(WARM)
             else:
-                self._begin(said)
+                self._begin(fields)
 
     def _say(self, line: bytes) -> None:
         self.outbox += line
@@ -210,10 +210,10 @@ class ConcurrentHost:
 
     # --- calls --------------------------------------------------------------------------------
 
-    def _begin(self, said: dict[str, Any]) -> None:
-        path = said["path"]
-        places = said["output"]
-        call = ConcurrentCall(said["n"], said["variables"], said["result_file"], places)
+    def _begin(self, fields: dict[str, Any]) -> None:
+        path = fields["path"]
+        places = fields["output"]
+        call = ConcurrentCall(fields["n"], fields["variables"], fields["result_file"], places)
         try:
             function = self.resolver.known.get(path) or self.resolver.find(path)
         except NotCallable as error:
@@ -225,7 +225,7 @@ class ConcurrentHost:
         self.calls[call.number] = call
         self._watch()
         token = CALL.set(call)  # The task begins with a copy of what is set here.
-        coroutine = self._run(call, function, said["args"], said["kwargs"])
+        coroutine = self._run(call, function, fields["args"], fields["kwargs"])
         call.task = self.loop.create_task(coroutine)
         CALL.reset(token)
 

@@ -238,10 +238,10 @@ class ControlPlane(Protocol):
     def asked(self, conn_id: ConnId, asked: ControlAsked, workers: WorkerServer) -> None:
         """Handle a request of a running task, made over the connection of its worker."""
 
-    def whole(self, line: bytes) -> Mapping[str, Any] | None:
+    def complete(self, line: bytes) -> Mapping[str, Any] | None:
         """Return the request that this line completes; None if more of the request is to come."""
 
-    def heard(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
+    def handle(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
         """Carry out a request of the control socket; ``send`` takes the answer."""
 
 
@@ -429,10 +429,10 @@ class ControlServer:
         try:
             fields: Mapping[str, Any] = parse_object(line)
             if not is_ours(fields):
-                if (whole := self._plane().whole(line)) is None:
+                if (request := self._plane().complete(line)) is None:
                     return
-                if not is_ours(fields := whole):
-                    self._plane().heard(fields, lambda data: self._queue(stream, data))
+                if not is_ours(fields := request):
+                    self._plane().handle(fields, lambda data: self._queue(stream, data))
                     return
             name, data = parse_request(fields)
             if name in (STATUS, WATCH, WHY):

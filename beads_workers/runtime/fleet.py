@@ -240,7 +240,7 @@ class Fleet:
             self._settings, self._source, selector, loop.tell, lambda: loop.control.control_plane
         )
         if ingress is not None:
-            loop.workers.heard = ingress.open
+            loop.workers.on_first_message = ingress.open
         return ingress
 
     def _begin_journal(

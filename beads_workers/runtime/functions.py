@@ -70,7 +70,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 @value
-class Said:
+class CallAnswer:
     """An answer. ``in_file``: the result is in the file that the call named. ``spent``: the process
     cannot be used again. ``is_stopping``: the call wants the worker to end."""
 
@@ -156,7 +156,7 @@ def begun_line(number: int) -> bytes:
     return b'{"n":%d,"begun":true}\n' % number
 
 
-def parse_answer(line: bytes, number: int) -> Said | CallAsked | CallBegun:
+def parse_answer(line: bytes, number: int) -> CallAnswer | CallAsked | CallBegun:
     """Parse the answer to call ``number``, its request, or the notice that it has begun; raises
     ``ProtocolError`` for anything else."""
     if line == b'{"n":%d,"kind":"success"}' % number:
@@ -168,10 +168,10 @@ def parse_answer(line: bytes, number: int) -> Said | CallAsked | CallBegun:
         return _asked(fields)
     if fields.get("begun") is True:
         return CallBegun()
-    return _said(fields)
+    return _read_answer(fields)
 
 
-def _said(fields: dict[str, Any]) -> Said:
+def _read_answer(fields: dict[str, Any]) -> CallAnswer:
     kind = _KINDS.get(text(fields, "kind", ""))
     if kind is None:
         raise ProtocolError("no such kind of answer")
@@ -180,12 +180,12 @@ def _said(fields: dict[str, Any]) -> Said:
         error = text(fields, "error", "")[: limits.ERROR_CHARS_MAX]
         after = _after(fields) if kind is OutcomeKind.RETRY else None
         outcome = Outcome(kind, error or "it gave no reason", after)
-        return Said(outcome, spent=spent, is_stopping=stopping)
+        return CallAnswer(outcome, spent=spent, is_stopping=stopping)
     if fields.get("in_file") is True:
-        return Said(Outcome(kind), in_file=True, spent=spent, is_stopping=stopping)
+        return CallAnswer(Outcome(kind), in_file=True, spent=spent, is_stopping=stopping)
     result: Any = fields.get("result")
     outcome = Outcome(kind, result="" if result is None else _encode(result))
-    return Said(outcome, spent=spent, is_stopping=stopping)
+    return CallAnswer(outcome, spent=spent, is_stopping=stopping)
 
 
 def concurrent_call_line(
@@ -219,14 +219,14 @@ def isolate_line(number: int) -> bytes:
     return b'{"n":%d,"isolate":true}\n' % number
 
 
-def parse_concurrent_answer(line: bytes) -> tuple[int, Said | None]:
+def parse_concurrent_answer(line: bytes) -> tuple[int, CallAnswer | None]:
     """Return the call's number and its answer; None: the call was not made. Raises
     ``ProtocolError``."""
     fields = parse_object(line)
     number = as_integer(fields.get("n"))
     if number is None:
         raise ProtocolError("an answer to no call")
-    return number, None if fields.get("isolate") is True else _said(fields)
+    return number, None if fields.get("isolate") is True else _read_answer(fields)
 
 
 def asking_line(number: int, command: str, data: Mapping[str, Any]) -> bytes:
@@ -253,7 +253,7 @@ def _asked(fields: dict[str, Any]) -> CallAsked:
     return CallAsked(command, data)
 
 
-_WELL = Said(Outcome(OutcomeKind.SUCCESS))
+_WELL = CallAnswer(Outcome(OutcomeKind.SUCCESS))
 
 
 def _encode(result: Any) -> str:
@@ -393,7 +393,7 @@ class HostProcess:
             pass  # It has ended, as the next read reports.
         return tells
 
-    def read(self) -> Said | CallAsked | CallBegun | HostExited | None:
+    def read(self) -> CallAnswer | CallAsked | CallBegun | HostExited | None:
         """Return the answer to the call, or its request; None: nothing yet. The process is buried
         after ``HostExited`` and after an invalid answer. After ``CallBegun`` read once more."""
         if not self._framed:
@@ -416,15 +416,15 @@ class HostProcess:
             self.close()
             return _broken(f"its process said what is no answer ({error})")
 
-    def _parsed(self, framed: Framed) -> Said | CallAsked | CallBegun:
+    def _parsed(self, framed: Framed) -> CallAnswer | CallAsked | CallBegun:
         if not isinstance(framed, Line):
             raise ProtocolError("too long for an answer")
-        said = parse_answer(framed.text, self._number)
-        if isinstance(said, CallBegun):
+        answer = parse_answer(framed.text, self._number)
+        if isinstance(answer, CallBegun):
             self._begun.add(self._path)
         elif self._framed:
             raise ProtocolError("more than an answer")
-        return said
+        return answer
 
     def tell(self, reply: Mapping[str, object]) -> None:
         """Send the reply to the call's request; ignore a process that does not take it."""
@@ -479,7 +479,7 @@ class HostProcess:
         """Return whether the process has ended."""
         return _is_dead(self._pidfd, 0)
 
-    def _closed(self) -> Said | HostExited:
+    def _closed(self) -> CallAnswer | HostExited:
         if _is_dead(self._pidfd, _DIES_MS):
             return self._bury()
         self.close()
@@ -501,8 +501,8 @@ def _is_dead(pidfd: int, within_ms: int) -> bool:
     return bool(poll.poll(within_ms))
 
 
-def _broken(why: str) -> Said:
-    return Said(Outcome(OutcomeKind.ERROR, why), spent=True)
+def _broken(why: str) -> CallAnswer:
+    return CallAnswer(Outcome(OutcomeKind.ERROR, why), spent=True)
 
 
 def _spawn(
@@ -570,7 +570,7 @@ class CallStep:
                 return self.finish()
             case HostExited(status):
                 return step_ended(status, self.output.end())
-            case Said(outcome, in_file, spent, is_stopping):
+            case CallAnswer(outcome, in_file, spent, is_stopping):
                 if spent:
                     self._host.close()
                 self.output.end(keep=True)
@@ -627,7 +627,7 @@ class Functions:
         """Whether the process still gets ready."""
         return self._host is not None and self._host.is_cold and not self._host.buried
 
-    def hear(self) -> None:
+    def on_input(self) -> None:
         """Handle input or the end of a process without a call: note that it is ready, or close
         it."""
         if self._host is not None and not (self._host.buried or self._host.warms()):
@@ -635,7 +635,7 @@ class Functions:
 
     @property
     def fd(self) -> int:
-        """Descriptor to watch for reading, also while no call runs: then ``hear``. -1: no
+        """Descriptor to watch for reading, also while no call runs: then ``on_input``. -1: no
         process."""
         return -1 if self._host is None or self._host.buried else self._host.socket.fileno()
 
@@ -658,7 +658,7 @@ class Functions:
 
     def _prepared(self, plan: Plan, step: Step) -> AttemptOutput:
         output = self._output
-        if output is None or plan.issue_file or not output.again(plan):
+        if output is None or plan.issue_file or not output.reuse(plan):
             self.let_go()
             output = self._output = prepare(plan, step)
         return output

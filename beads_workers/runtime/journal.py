@@ -98,7 +98,7 @@ class Journal:
         self._lock = threading.Lock()
         self._leaving = b""
         self._left = 0
-        self._untold = 0
+        self._checkpoint_bytes = 0
         """Number of bytes at the beginning of ``_leaving`` that are a checkpoint: no news for
         followers."""
         self._torn = False
@@ -170,8 +170,8 @@ class Journal:
                 self._patience.failed(error)
                 raise
             self._patience.since = None
-            data = self._leaving[self._untold :]
-            self._leaving, self._left, self._untold = b"", 0, 0
+            data = self._leaving[self._checkpoint_bytes :]
+            self._leaving, self._left, self._checkpoint_bytes = b"", 0, 0
         return data
 
     def is_long(self) -> bool:
@@ -200,10 +200,10 @@ class Journal:
             now = time.time(), self.elapsed()
             entries = self._checkpoint.entries(board.issues, counts, self._call, *now)
             self._leaving = b"".join(map(rec.encode_repeated, entries))
-            self._untold = len(self._leaving)
+            self._checkpoint_bytes = len(self._leaving)
             self._removal_due = True
             # A long checkpoint must not be most of what is written.
-            due = max(self._limit.segment_bytes, 4 * self._untold)
+            due = max(self._limit.segment_bytes, 4 * self._checkpoint_bytes)
             self._next_at = self._written + due
             try:
                 self._write_on()
@@ -236,18 +236,18 @@ class Journal:
         """
         with self._lock:
             fd, retired, written = self._fd, list(self._retired), self._written
-            whole = self._left >= self._untold
+            complete = self._left >= self._checkpoint_bytes
         if written == self._synced:
             return
         if retired or self._synced < 0:
             os.fsync(self._folder)
         for old in retired:
-            self._sync_retired(old, whole=whole)
+            self._sync_retired(old, complete=complete)
         self._fdatasync(fd)
         self._synced = written
         for old in retired:
             self._let_go(old)
-        if whole and self._removal_due:
+        if complete and self._removal_due:
             self._removal_due = False
             self._remove_old()
 
@@ -289,12 +289,12 @@ class Journal:
             with suppress(OSError):  # Some file systems report only now that there is no room.
                 os.close(fd)
 
-    def _sync_retired(self, fd: int, *, whole: bool) -> None:
+    def _sync_retired(self, fd: int, *, complete: bool) -> None:
         try:
             self._fdatasync(fd)
         except OSError:
             # The whole checkpoint behind it, synced next, repeats all that matters.
-            if not whole:
+            if not complete:
                 raise
             self._let_go(fd)  # Another try would prove nothing.
 

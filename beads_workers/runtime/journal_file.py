@@ -62,7 +62,7 @@ def read_end(journal: Path) -> Iterator[rec.Entry]:
 
 
 def _read(paths: Sequence[Path]) -> Iterator[rec.Entry]:
-    told = False
+    has_earlier = False
     for path in paths:
         try:
             file = path.open("rb")
@@ -70,9 +70,9 @@ def _read(paths: Sequence[Path]) -> Iterator[rec.Entry]:
             continue  # Removed meanwhile: the next segment repeats what matters.
         with file:
             for line in file:
-                if (entry := entry_of(line, repeated=not told)) is not None:
+                if (entry := entry_of(line, repeated=not has_earlier)) is not None:
                     yield entry
-        told = True
+        has_earlier = True
 
 
 def entry_of(line: bytes, *, repeated: bool) -> rec.Entry | None:
@@ -157,7 +157,7 @@ class JournalTail:
         self._path = journal
         self._file: BinaryIO | None = None
         self._rest = b""
-        self._told = False
+        self._has_earlier = False
         """Whether a segment before this one was read: what this segment repeats is known."""
 
     def read(self) -> Iterator[rec.Entry]:
@@ -171,7 +171,7 @@ class JournalTail:
             if then is None:
                 return
             self.close()
-            self._told = True
+            self._has_earlier = True
             if not self._open([then]):
                 return
 
@@ -195,5 +195,5 @@ class JournalTail:
         while data := self._file.read(READ_BYTES):
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
-                if (entry := entry_of(line + b"\n", repeated=not self._told)) is not None:
+                if (entry := entry_of(line + b"\n", repeated=not self._has_earlier)) is not None:
                     yield entry

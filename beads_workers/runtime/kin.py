@@ -39,7 +39,7 @@ class _Watched:
     gone: Callable[[], None]
     issues: set[str] = field(default_factory=set)
     outlived: tuple[int, ...] = ()
-    told: bool = False
+    reported: bool = False
 
 
 class Kin:
@@ -97,8 +97,8 @@ class Kin:
         for pid, ended in later:
             self._wait(pid, ended)
         for pid, watched in self._watched.items():
-            if watched.outlived and not watched.told:
-                watched.told = True
+            if watched.outlived and not watched.reported:
+                watched.reported = True
                 issues, pids = (
                     " ".join(sorted(watched.issues)),
                     ", ".join(map(str, watched.outlived)),

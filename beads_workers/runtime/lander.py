@@ -66,7 +66,9 @@ class LanderProcess:
         assert process.stdin is not None and process.stdout is not None
         for pipe in (process.stdin, process.stdout):
             os.set_blocking(pipe.fileno(), False)
-        self._selector.register(process.stdout, selectors.EVENT_READ, lambda mask: self._hear())
+        self._selector.register(
+            process.stdout, selectors.EVENT_READ, lambda mask: self._read_news()
+        )
         self._send()
 
     def tell(self, order: landing.Order) -> None:
@@ -113,7 +115,7 @@ class LanderProcess:
         self._selector.unregister(self._process.stdin)
         self._send()
 
-    def _hear(self) -> None:
+    def _read_news(self) -> None:
         process = self._process
         assert process is not None and process.stdout is not None
         try:
@@ -141,9 +143,9 @@ class LanderProcess:
         """Add the refusal to the attempt's log, where people look for it: below the attempt's own
         output."""
         log = log_file(str(self._log.parent), refused.issue_id, refused.attempt)
-        said = f"[beads-workers] did not land: {refused.why}\n{refused.text}\n"
+        text = f"[beads-workers] did not land: {refused.why}\n{refused.text}\n"
         with suppress(OSError), open(log, "ab", opener=_existing) as file:
-            file.write(said.encode("utf-8", "replace"))
+            file.write(text.encode("utf-8", "replace"))
 
     def _ended(self) -> None:
         process = self._process

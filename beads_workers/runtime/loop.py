@@ -211,7 +211,7 @@ BLOCKED_STOP_SECONDS = 6.0
 if it were killed."""
 
 _ENDING = (RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
-_OVER = (RunState.DRAINING, *_ENDING)
+_NOT_ACCEPTING = (RunState.DRAINING, *_ENDING)
 
 
 class Loop:
@@ -233,7 +233,7 @@ class Loop:
         self._frames = frames
         self._zygote_client = zygote_client
         self._outside: list[Command] = []
-        self._heard = False
+        self._has_handled = False
         """Whether the core has handled events since its last ``after_events``."""
         self._events: deque[ev.Event] = deque()
         self._exit_code: int | None = None
@@ -299,16 +299,16 @@ class Loop:
     def _turn(self) -> None:
         self._events.extend(self._mailbox.collect())
         while True:
-            self._heard = self._heard or bool(self._events)
+            self._has_handled = self._has_handled or bool(self._events)
             clocks = self._clocks()
             while self._events:
                 self._perform(self._core.handle(self._events.popleft(), *clocks, more=True))
             if not self._act():
                 break
-            if self._heard:
+            if self._has_handled:
                 # Requests are answered by now; the tracker comes after that.
                 self.workers.flush()
-                self._heard = False
+                self._has_handled = False
                 self._perform(self._core.after_events(*self._clocks()))
             # After all input: workers that were frozen together with us have spoken in time.
             deadline = self._core.deadline()
@@ -320,7 +320,7 @@ class Loop:
         if self._exit_code is None:
             self._tick(time.monotonic())
         if self.ingress is not None:  # After its tick, which may create answers to send.
-            if self._core.state in _OVER:
+            if self._core.state in _NOT_ACCEPTING:
                 self.ingress.stop_accepting()
             self.ingress.flush()
         self._fold()  # Only now: nothing that is due waits for this.
@@ -351,7 +351,7 @@ class Loop:
     def _wait(self) -> None:
         for key, mask in self._selector.select(self._patience(self._core.deadline())):
             key.data(mask)
-        self.workers.hear(time.monotonic())
+        self.workers.read_waiting(time.monotonic())
 
     def _patience(self, deadline: float | None) -> float | None:
         if self._events or (self.metrics is not None and self.metrics.pending):
@@ -529,8 +529,8 @@ class Loop:
             todo = f"df -h {self._journal.path.parent}" if error.errno in DISK_FULL else "doctor"
             self.tell(ev.Degraded(what, text, todo, stops=True))
         if self._blocked is not None:  # That record is written only after the trouble is over.
-            told = Entry(Noted("error", text), time.time(), self._journal.elapsed())
-            self._unpublished += encode(told)
+            entry = Entry(Noted("error", text), time.time(), self._journal.elapsed())
+            self._unpublished += encode(entry)
 
     def _show_blocked(self, now: float) -> None:
         # Not in the journal yet, like the answer to ``status``: otherwise no watcher would see why.

@@ -59,11 +59,11 @@ def argv_of(command: str, notice: Notice) -> list[str]:
 def tell(command: str, notice: Notice) -> None:
     """Run the command for a notice outside of any run, and wait for it; it reports its own errors
     on stderr."""
-    argv, told = argv_of(command, notice), (json.dumps(to_plain(notice)) + "\n").encode("ascii")
+    argv, line = argv_of(command, notice), (json.dumps(to_plain(notice)) + "\n").encode("ascii")
     with suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
             argv,
-            input=told,
+            input=line,
             env={**os.environ, **environment(notice)},
             stdout=2,
             check=False,

@@ -375,10 +375,10 @@ class CapturedOutput(StepPipe):
         if tee is not None:
             words = tee.mask_beginning(words) if self._cut else tee.mask(words)
             self._cut += len(self._kept) - len(words)
-        said = words.decode("utf-8", "replace").removesuffix("\n")
+        captured = words.decode("utf-8", "replace").removesuffix("\n")
         if self._cut:
-            said += f"\n[{self._cut} bytes more]"
-        return json.dumps(said)
+            captured += f"\n[{self._cut} bytes more]"
+        return json.dumps(captured)
 
     def _log_it(self, data: bytes) -> None:
         try:
@@ -434,7 +434,7 @@ class ProgressFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._known = self._state()
-        self._told = b""
+        self._reported = b""
         self.is_used = False
 
     def news(self) -> bytes:
@@ -456,7 +456,7 @@ class ProgressFile:
         if not data:
             return b""  # It is being written.
         self._known, self.is_used = state, True
-        before, self._told = self._told, data
+        before, self._reported = self._reported, data
         return b"" if data == before else data
 
     def _state(self) -> tuple[int, int, int] | None:
@@ -490,7 +490,7 @@ class AttemptOutput:
                 os.rename(plan.output_file, f"{folder}/lost{name}.{os.getpid()}.log")  # noqa: PTH104
                 self.fd = os.open(plan.output_file, _APPEND | os.O_CREAT, 0o600)
         # Measured before the start: the log may hold earlier steps, and this one is quick.
-        self._start = self._seen = self._told = os.fstat(self.fd).st_size
+        self._start = self._seen = self._reported = os.fstat(self.fd).st_size
         self._bytes_max = plan.log_bytes_max
         self._progress = ProgressFile(plan.progress_file)
         self.look_seconds = LOOK_SECONDS_MIN
@@ -502,14 +502,14 @@ class AttemptOutput:
                 self.close()
                 raise
 
-    def again(self, plan: Plan) -> bool:
+    def reuse(self, plan: Plan) -> bool:
         """Reuse this output for ``plan``, after ``end(keep=True)``, and return True if its open,
         empty file is the one that ``plan`` would open. Output of an earlier attempt with this
         number is joined at the end."""
         if self.fd < 0 or self._from != plan.output_file:
             return False
         self._becomes, self._bytes_max = plan.log_file, plan.log_bytes_max
-        self._start = self._seen = self._told = 0
+        self._start = self._seen = self._reported = 0
         self._progress = ProgressFile(plan.progress_file)
         self.look_seconds = LOOK_SECONDS_MIN
         return True
@@ -553,12 +553,12 @@ class AttemptOutput:
 
         Secrets are masked; a line whose beginning is too far back is left out.
         """
-        if said := self._progress.news():
-            shown = self.tee.mask(said) if self.tee is not None else said
+        if written := self._progress.news():
+            shown = self.tee.mask(written) if self.tee is not None else written
             return shown.decode("utf-8", "replace")
-        if self._seen == self._told or self._progress.is_used:
+        if self._seen == self._reported or self._progress.is_used:
             return ""
-        self._told = self._seen
+        self._reported = self._seen
         begin = max(self._start, self._seen - TAIL_BYTES)
         data = os.pread(self.fd, self._seen - begin, begin).replace(b"\r", b"\n")
         first = 0 if begin == self._start else data.find(b"\n") + 1

@@ -181,7 +181,7 @@ def wake_on(signals: Iterable[int]) -> socket.socket:
     return ours
 
 
-def heard(wake: socket.socket) -> bytes:
+def received_signals(wake: socket.socket) -> bytes:
     """Return the numbers of signals that have come since the last call; there may be none."""
     try:
         return wake.recv(64)

@@ -59,7 +59,7 @@ def words_of(run_directory: Path, wanted: Collection[str]) -> SpooledResults:
     return read_spool(_chunks(run_directory / FILE), wanted)
 
 
-def hear(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
+def replay_results(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
     """Apply the spooled results with ``recovery.replay``; complete once the run's workers are
     gone."""
     from beads_workers.core.recovery import replay

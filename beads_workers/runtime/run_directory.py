@@ -132,8 +132,8 @@ class RunDirectory:
 
     def write_settings(self, run_id: str, settings: FleetSettings) -> None:
         """Keep the settings of a run, except those that may hold a secret (``source_private``)."""
-        told = to_plain(replace(settings, source_private={}))
-        _write_private(self.run(run_id) / SETTINGS_FILE, json.dumps(told) + "\n")
+        fields = to_plain(replace(settings, source_private={}))
+        _write_private(self.run(run_id) / SETTINGS_FILE, json.dumps(fields) + "\n")
 
     def read_settings(self, run_id: str) -> FleetSettings | None:
         """Return the settings of a run; None if it kept none, or none that can be read."""

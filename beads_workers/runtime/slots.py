@@ -291,7 +291,9 @@ class SlotsProcess:
         """Run until told to leave; return the exit status."""
         wake = processes.wake_on((*processes.ASK_TO_END, signal.SIGCHLD))
         self.selector.register(
-            wake, selectors.EVENT_READ, lambda mask: self._signalled(processes.heard(wake))
+            wake,
+            selectors.EVENT_READ,
+            lambda mask: self._signalled(processes.received_signals(wake)),
         )
         self.begin(wake)
         self.slots.start()

@@ -139,26 +139,26 @@ def clear_dead(path: Path) -> None:
     raise FileExistsError(errno.EADDRINUSE, "somebody listens there", str(path))
 
 
-def free_socket(pid: int, beside: Path) -> Path:
+def free_socket(pid: int, run_directory: Path) -> Path:
     """Return a free path for the worker socket of the orchestrator ``pid``: the protocol's own
     path, or, if that name is taken, one in this user's runtime directory.
 
-    If that directory is somebody else's, too, use the run directory ``beside``. Raises ``OSError``
-    if that path is too long.
+    If that directory is somebody else's, too, use ``run_directory``. Raises ``OSError`` if that
+    path is too long.
     """
     path = Path(f"/tmp/beads-workers-{pid}.sock")
     try:
         clear_dead(path)
     except OSError:
-        return _private_socket(pid, beside)
+        return _private_socket(pid, run_directory)
     return path
 
 
-def _private_socket(pid: int, beside: Path) -> Path:
+def _private_socket(pid: int, run_directory: Path) -> Path:
     try:
         return runtime_directory() / f"{pid}.sock"
     except OSError:
-        path = beside / "worker.sock"
+        path = run_directory / "worker.sock"
         if len(os.fsencode(path)) > SOCKET_PATH_MAX:
             raise
         return path

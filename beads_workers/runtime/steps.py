@@ -132,8 +132,8 @@ def launch(
             captured = AttemptChannel()
         elif step.speaks:
             captured = CapturedOutput(output.fd)
-        said = captured.writing if captured else output.fd
-        pid = _spawn_in_place(step, (said, output.fd), inherited)
+        stdout = captured.writing if captured else output.fd
+        pid = _spawn_in_place(step, (stdout, output.fd), inherited)
         return _watched(pid, output, captured, result_file)
     except _NoPlace as error:
         _unused(output, captured)
@@ -230,8 +230,8 @@ def _spawn(step: Step, outputs: tuple[int, int], inherited: Mapping[bytes, bytes
     stdin: tuple[int, ...] = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)  # type: ignore[assignment]
     if prompt is not None:
         stdin = (os.POSIX_SPAWN_DUP2, prompt, 0)
-    said, log = outputs
-    actions = [stdin, (os.POSIX_SPAWN_DUP2, said, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+    stdout, log = outputs
+    actions = [stdin, (os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
     try:
         return spawn_found(argv, environment, actions)
     finally:

@@ -40,7 +40,7 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.journal_file import add_to
 from beads_workers.runtime.kin import outlives
-from beads_workers.runtime.result_spool import hear
+from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.retention import Keep, rotate
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sockets import clear_dead
@@ -265,30 +265,30 @@ class PromptTrackerThread(TrackerThread):
         super().__init__(source, journal, recover, post, tidy, conclude=conclude)
         self._tell = tell
         self._synced = sync
-        self._told = threading.Event()
-        self._over = threading.Event()
+        self._sync_due = threading.Event()
+        self._stopped = threading.Event()
 
     def begin(self, round_trip: RoundTrip) -> None:
         """Carry out a round trip."""
         self._tell(self.carry_out(round_trip))
-        self._told.set()
+        self._sync_due.set()
 
     def sync(self) -> None:
         """Let the thread sync the journal, soon."""
-        self._told.set()
+        self._sync_due.set()
 
     def stop(self, seconds: float) -> None:
         """Wait up to ``seconds`` until the thread has finished its work and closed the source."""
-        self._over.set()
-        self._told.set()
+        self._stopped.set()
+        self._sync_due.set()
         self._thread.join(seconds)
 
     def _work(self) -> None:
         # However much is told, the disk is synced once a second; if nothing is told, never.
         tidy_at = time.monotonic() + TIDY_SECONDS
-        while not self._over.wait(SYNC_SECONDS):
-            self._told.wait()
-            self._told.clear()
+        while not self._stopped.wait(SYNC_SECONDS):
+            self._sync_due.wait()
+            self._sync_due.clear()
             self._journal.sync_patiently()
             self._conclude()
             self._synced()
@@ -325,12 +325,12 @@ DEFAULT = Keep()
 
 @dataclass(slots=True)
 class _Left:
-    """An earlier run with some issues ``kept`` for living workers; ``whole``: all others are
+    """An earlier run with some issues ``kept`` for living workers; ``is_settled``: all others are
     settled."""
 
     state: RecoveryState
     kept: frozenset[IssueId]
-    whole: bool
+    is_settled: bool
 
 
 class Recovery:
@@ -358,11 +358,11 @@ class Recovery:
         self._grace_seconds = grace_seconds
         self._call_seconds = call_seconds
         self._left: dict[str, _Left] = {}
-        self._told: set[str] = set()
+        self._unrecorded: set[str] = set()
         """Runs of which more was found than their journals tell, and which may not be in our
         journal yet: usage of their agents, and branches that are to land."""
         self._unconcluded: list[str] = []
-        """Runs of ``_told`` that are settled, except that our journal was not on disk."""
+        """Runs of ``_unrecorded`` that are settled, except that our journal was not on disk."""
         self._directory = directory
         self._source = source
         self._unsettled = unsettled
@@ -376,19 +376,19 @@ class Recovery:
     def run(self) -> ev.RecoveryEnded:
         """Settle run after run; a tracker in trouble is asked again until it answers."""
         settled: list[Settled] = []
-        heard: list[Checkpointed] = []
+        late_entries: list[Checkpointed] = []
         inherited: list[Inherited] = []
         for left in self._unsettled:
             self._wait_until_gone(left)
             living = self._still_held(left)
-            ends = self._hear(left)
+            ends = self._replay_results(left)
             # After that: a worker that left a result has reported the usage in it.
             unread = left.unread
             self._find_usage(left, [each for each in unread if each.issue_id not in living])
             late = [each for each in left.checkpoint() if each.issue_id in ends]
-            heard += late
+            late_entries += late
             if any(each.landing for each in late):
-                self._told.add(left.run_id)
+                self._unrecorded.add(left.run_id)
             kept = self._still_held(left)
             over = living - kept
             self._find_usage(left, [each for each in unread if each.issue_id in over])
@@ -399,7 +399,7 @@ class Recovery:
             rotate(self._directory, self._keep)
         except RuntimeError:
             pass  # There is no thread to be had: the next start removes them.
-        return ev.RecoveryEnded(tuple(settled), tuple(heard), tuple(inherited))
+        return ev.RecoveryEnded(tuple(settled), tuple(late_entries), tuple(inherited))
 
     def release(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Write what was left alone for workers that lived on, in the name of the one run that
@@ -416,15 +416,15 @@ class Recovery:
         last = found.state.unsettled_runs(found.kept - asked)[-1]
         settled = self._source.recover(last) if asked else []
         # An issue that nobody holds in the tracker has moved on by itself.
-        told = {s.settlement.issue_id: s for s in settled if s.settlement.issue_id in asked}
+        by_issue = {s.settlement.issue_id: s for s in settled if s.settlement.issue_id in asked}
         answers = []
         for each in settlements:
-            one = told.get(each.issue_id, Settled(each, Result.NOT_OURS))
+            one = by_issue.get(each.issue_id, Settled(each, Result.NOT_OURS))
             answers.append(Settled(each, one.result, one.error))
         failed = {a.settlement.issue_id for a in answers if a.result is Result.FAILED}
         found.state.settled_elsewhere(sorted(asked - failed))
         found.kept -= asked - failed
-        if asked and not found.kept and found.whole:
+        if asked and not found.kept and found.is_settled:
             self._settled(run_id)
         return answers
 
@@ -445,11 +445,11 @@ class Recovery:
         settled, self._unconcluded = self._unconcluded, []
         for run_id in settled:
             self._directory.mark_settled(run_id)
-        self._told.clear()
+        self._unrecorded.clear()
 
     def _settled(self, run_id: str) -> None:
         # While a run is not marked, the next start looks again for its agents' usage.
-        if run_id in self._told:
+        if run_id in self._unrecorded:
             self._unconcluded.append(run_id)
         else:
             self._directory.mark_settled(run_id)
@@ -460,15 +460,15 @@ class Recovery:
         for each in ended:
             found = usage_read(self._directory.run(left.run_id), each)
             if found is not None:
-                self._told.add(left.run_id)
+                self._unrecorded.add(left.run_id)
                 self._post(found)
 
-    def _hear(self, left: RecoveryState) -> dict[str, Entry]:
+    def _replay_results(self, left: RecoveryState) -> dict[str, Entry]:
         """Return the last results of the run's workers, by issue; ``left`` includes them from now
         on."""
         if self._abandoned.is_set():
             return {}  # Its workers may not have left yet.
-        return hear(left, self._directory.run(left.run_id))
+        return replay_results(left, self._directory.run(left.run_id))
 
     def _settle(
         self, left: RecoveryState, ends: Sequence[Entry], kept: frozenset[IssueId]

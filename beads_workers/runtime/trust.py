@@ -186,6 +186,6 @@ def _index(folder: Path) -> tuple[Path, Path] | None:
         if os.path.lexists(dot_git / "HEAD"):
             return above, dot_git / "index"
         if dot_git.is_file():
-            said = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
-            return above, above / said / "index"
+            git_directory = os.fsdecode(dot_git.read_bytes()).removeprefix("gitdir:").strip()
+            return above, above / git_directory / "index"
     return None

@@ -69,7 +69,7 @@ class UsageFile:
         """Record the id of the run's session, and the totals that the session had when it began."""
         self._write({"session": session, "totals": totals.to_object()})
 
-    def beside(self, path: str, at: int) -> None:
+    def session_file(self, path: str, at: int) -> None:
         """Record the file to which the agent writes its usage as well; this run's part begins at
         byte ``at``."""
         self._write({"beside": path, "at": at})
@@ -78,7 +78,7 @@ class UsageFile:
         """Add usage. ``totals``: those of the session by now, for the process that resumes it.
         ``at``: up to this byte of the file beside."""
         for number, each in enumerate(increments, 1):
-            self._runs[-1][0].hear([each])
+            self._runs[-1][0].apply([each])
             used = [each.input, each.output, each.cached_read, each.cached_write, each.money]
             row: dict[str, Any] = {"of": each.model, "used": used}
             if number == len(increments):
@@ -150,8 +150,8 @@ def read_usage(path: Path) -> Receipt | None:
     except OSError:
         return None
     runs: list[tuple[Tally, Prices]] = []
-    said: dict[str, Any] = {}
-    beside: dict[str, Any] = {}
+    session: dict[str, Any] = {}
+    session_file: dict[str, Any] = {}
     works = False
     for line in lines:
         row = _row(line)
@@ -159,17 +159,17 @@ def read_usage(path: Path) -> Receipt | None:
             runs.append((Tally(), _read_prices(row.get("prices"))))
             # Besides the agent that works there may be a reviewer, whose session is never resumed.
             works = row.get("works") is not False
-            beside = {}
+            session_file = {}
         if works:
-            said |= _known(row, _OF_SESSION)
-            beside |= _known(row, _BESIDE)
+            session |= _known(row, _OF_SESSION)
+            session_file |= _known(row, _OF_SESSION_FILE)
         if runs and (increment := _increment(row)) is not None:
-            runs[-1][0].hear([increment])
+            runs[-1][0].apply([increment])
     if runs and works:
         prices = runs[-1][1]
-        for increment in _unheard(said, beside, prices):
-            runs[-1][0].hear([increment])
-    receipt = read_receipt(said) if runs else None
+        for increment in _unreported(session, session_file, prices):
+            runs[-1][0].apply([increment])
+    receipt = read_receipt(session) if runs else None
     if receipt is None:
         return None
     usage, money, unpriced = _sum(runs)
@@ -189,24 +189,26 @@ def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> Us
     return UsageRead(*ids, found)
 
 
-def _unheard(said: dict[str, Any], beside: dict[str, Any], prices: Prices) -> list[Increment]:
-    """Return what the agent wrote by itself since the last line; update the totals in ``said``."""
+def _unreported(
+    fields: dict[str, Any], session_file: dict[str, Any], prices: Prices
+) -> list[Increment]:
+    """Return what the agent wrote by itself since the last line; update the totals there."""
     from beads_workers.agents.adapter import load  # Imported only if an attempt is read.
 
-    adapter = load(beside.get("adapter", ""))
-    session = said.get("session", "")
+    adapter = load(session_file.get("adapter", ""))
+    session = fields.get("session", "")
     if adapter is None or not adapter.usage_grows or not session:
         return []
-    totals = from_object(said.get("totals"))
-    if "beside" not in beside and totals.tokens:
+    totals = from_object(fields.get("totals"))
+    if "beside" not in session_file and totals.tokens:
         return []  # Nobody knows at which byte this run's part begins.
-    parser = adapter.parser(said.get("model", ""), totals)
+    parser = adapter.parser(fields.get("model", ""), totals)
     parser.usage.begin(session)
     file = SessionFile(adapter, os.environ)
-    file.begin(session, max(0, beside.get("at", 0)), beside.get("beside", ""))
+    file.begin(session, max(0, session_file.get("at", 0)), session_file.get("beside", ""))
     events = [event for line, _ in file.read() for event in parser.usage_told(line)]
     if events:
-        said["totals"] = parser.totals(prices).to_object()
+        fields["totals"] = parser.totals(prices).to_object()
     return [event for event in events if isinstance(event, Increment)]
 
 
@@ -215,7 +217,7 @@ def _known(row: Mapping[str, Any], fields: Mapping[str, type]) -> dict[str, Any]
 
 
 _OF_SESSION = {"agent": str, "model": str, "session": str, "totals": dict}
-_BESIDE = {"adapter": str, "beside": str, "at": int}
+_OF_SESSION_FILE = {"adapter": str, "beside": str, "at": int}
 WHY = "it was ended before it could say what it had done"
 
 

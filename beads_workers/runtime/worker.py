@@ -303,14 +303,14 @@ class _Process:
             ready = {key.fd for key, _ in self.selector.select(self._patience())}
             called = isinstance(self.step, CallStep)
             if self.watched in ready and not called:
-                self.functions.hear()
+                self.functions.on_input()
                 self._watch_functions()
             self._listen(ready)
             if over := self.step is not None and self.step.fd in ready:
                 self._bury()
             if (over and not called) or wake.fileno() in ready:
                 # The end of a step comes with a SIGCHLD: handle both in one turn.
-                self._signalled(processes.heard(wake))
+                self._signalled(processes.received_signals(wake))
             if self.connection.fileno() in ready:
                 self._tell_all(self.connection.receive())
             self._look_at_output(time.monotonic())

@@ -59,30 +59,30 @@ class WorkerServer:
         self._waiting: dict[ConnId, None] = {}
         """Connections with more to read, in order: those not ``_known``, and those that send much
         at once. The selector does not watch them for reading until they are read."""
-        self._hear_at = 0.0
+        self._read_at = 0.0
         self._masks: dict[ConnId, int] = {}
         """Events for which the selector watches each connection."""
         self._last = 0
         self._files = 0
-        self.heard: Callable[[], None] = lambda: None
+        self.on_first_message: Callable[[], None] = lambda: None
         """Called when a connection has sent a valid message for the first time."""
         self.asked: Callable[[ConnId, ControlAsked], None] = self._not_asked
         """Called with a running task's request; the answer is sent with ``reply``."""
         self.acceptor = Acceptor("the worker socket", path, selector, tell, self._enter)
 
     def deadline(self) -> float | None:
-        """Return when ``hear`` is due (monotonic seconds); None while no connection waits to be
-        read."""
-        return self._hear_at if self._waiting else None
+        """Return when ``read_waiting`` is due (monotonic seconds); None while no connection waits
+        to be read."""
+        return self._read_at if self._waiting else None
 
-    def hear(self, now: float) -> None:
+    def read_waiting(self, now: float) -> None:
         """Read a little from a few of the waiting connections; call once in each turn."""
-        if now < self._hear_at:
+        if now < self._read_at:
             return
         for conn_id in list(islice(self._waiting, limits.STRANGERS_AT_ONCE)):
             del self._waiting[conn_id]
             if self._read(conn_id, self._streams[conn_id]):
-                self._hear_at = now + limits.NONSENSE_PAUSE_SECONDS
+                self._read_at = now + limits.NONSENSE_PAUSE_SECONDS
 
     def send(self, command: Send) -> None:
         """Queue a message; ``flush`` sends it."""
@@ -221,7 +221,7 @@ class WorkerServer:
                 nonsense = True
             self._tell(event)
         if not known and conn_id in self._known:
-            self.heard()
+            self.on_first_message()
         if stream.closed:
             self._drop(stream)
         elif stream.lines.pending:

@@ -134,7 +134,7 @@ class ZygoteClient:
         if self._unanswered_since is None:
             self._unanswered_since = time.monotonic()
 
-    def _heard(self) -> None:
+    def _note_message(self) -> None:
         awaiting = self._asked_for or self._to_kill
         self._unanswered_since = time.monotonic() if awaiting else None
 
@@ -146,7 +146,7 @@ class ZygoteClient:
         for event in events:
             self._take_in(event)
         if events:
-            self._heard()
+            self._note_message()
         if self._zygote.closed:
             self._replace()
 

@@ -125,9 +125,9 @@ def warm_up(settings: WorkerSettings) -> None:
     There must be no child yet. Afterwards INT, TERM, HUP and CHLD do nothing until they are set
     again.
     """
-    said = (StatusAsked(), Wait(1), Shutdown("user_requested"))
+    messages = (StatusAsked(), Wait(1), Shutdown("user_requested"))
     settings = replace(settings, work=replace(settings.work, functions_ahead=""))
-    lines = b"".join(encode(m, settings.worker_id, time.time(), v1=False) for m in said)
+    lines = b"".join(encode(m, settings.worker_id, time.time(), v1=False) for m in messages)
     for _ in range(TIMES):
         try:
             ours, theirs = socket.socketpair()
@@ -135,7 +135,7 @@ def warm_up(settings: WorkerSettings) -> None:
             return  # No descriptor left.
         try:
             theirs.sendall(lines)
-            if run_worker(settings, dial=partial(_given, ours)):
+            if run_worker(settings, dial=partial(_dial, ours)):
                 return
         except Exception:  # Any error: the workers do without the warm-up, and meet it themselves.
             traceback.print_exc()
@@ -147,7 +147,7 @@ def warm_up(settings: WorkerSettings) -> None:
                 os.close(wake)
 
 
-def _given(connection: socket.socket) -> socket.socket:
+def _dial(connection: socket.socket) -> socket.socket:
     return connection
 
 
@@ -243,8 +243,8 @@ class _Zygote:
         for batch in range(0, len(spawn), BATCH):
             self._spawn(spawn[batch : batch + BATCH])
 
-    def _begin(self, said: dict[str, Any], fds: list[int]) -> None:
-        self.nofile_soft = said["nofile_soft"]
+    def _begin(self, fields: dict[str, Any], fds: list[int]) -> None:
+        self.nofile_soft = fields["nofile_soft"]
         for number, fd in enumerate(fds[:3]):
             os.dup2(fd, number)
             os.close(fd)

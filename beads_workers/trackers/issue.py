@@ -21,7 +21,7 @@ from beads_workers.core.model import (
     path_of,
     value,
 )
-from beads_workers.core.ready import APART, BLOCKS, PARENT_CHILD, UNTIL_CLOSED
+from beads_workers.core.ready import BLOCKS, HIDDEN_KEYS, PARENT_CHILD, UNTIL_CLOSED
 from beads_workers.core.source import Seen
 from beads_workers.core.times import parse_duration
 from beads_workers.core.traces import KEY
@@ -161,7 +161,7 @@ def to_seen(issue: TrackerIssue) -> Seen:
         waits_for=_depends_on(issue, *UNTIL_CLOSED),
         parents=_depends_on(issue, PARENT_CHILD),
         deferred_until=_deferred_until(issue),
-        apart=next((key for key in APART if issue.extra.get(key) is True), ""),
+        hidden_by=next((key for key in HIDDEN_KEYS if issue.extra.get(key) is True), ""),
         closed_at=issue.closed_at,
         close_reason=issue.close_reason,
         calls=path_of(issue.extra, issue.labels),
@@ -370,17 +370,17 @@ class _Original(Mapping[str, Any]):
         if self._object is None:
             self._object = to_object(self._issue)
             if self._needed:
-                told = {each.id: each for each in self._needed}
+                by_id = {each.id: each for each in self._needed}
                 rows = self._object["dependencies"]
                 self._object["dependencies"] = [
-                    _told(told.get(row["depends_on_id"])) | row for row in rows
+                    _dependency_fields(by_id.get(row["depends_on_id"])) | row for row in rows
                 ]
         return self._object
 
 
-def _told(issue: TrackerIssue | None) -> dict[str, str]:
+def _dependency_fields(issue: TrackerIssue | None) -> dict[str, str]:
     """Return what a dependant is told of an issue, by the names that ``bd show`` uses."""
     if issue is None:
         return {}
-    said = {"title": issue.title, "status": issue.status, "close_reason": issue.close_reason}
-    return {name: text for name, text in said.items() if text}
+    fields = {"title": issue.title, "status": issue.status, "close_reason": issue.close_reason}
+    return {name: text for name, text in fields.items() if text}

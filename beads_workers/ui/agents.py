@@ -129,13 +129,13 @@ def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) ->
 def closed_account(closed: AccountClosed) -> str:
     """Return the same line from the record, as of the moment when the account closed."""
     only = f" ({printable(closed.model, 40)} only)" if closed.model else ""
-    said = f"{printable(closed.agent, 40)}{only}: {printable(closed.why, 160)}"
+    text = f"{printable(closed.agent, 40)}{only}: {printable(closed.why, 160)}"
     if closed.trouble == "needs_person":
-        return f"{said} - {remedy(closed.todo)}"
+        return f"{text} - {remedy(closed.todo)}"
     if not (closed.until or closed.probe_at):
-        return said
+        return text
     word = "until" if closed.trouble == "limited" and closed.until else "tried again at"
-    return f"{said} {word} {clock(closed.until or closed.probe_at, closed.since)}"
+    return f"{text} {word} {clock(closed.until or closed.probe_at, closed.since)}"
 
 
 # --- receipts ------------------------------------------------------------------------------------
@@ -158,12 +158,12 @@ def work(receipt: Receipt) -> str:
 
 def receipt_line(receipt: Receipt) -> str:
     """Return a receipt in one line: verdict, work, verify, and cost."""
-    said = [verdict(receipt.verdict)] if receipt.verdict else []
-    said += [each] if (each := work(receipt)) else []
+    parts = [verdict(receipt.verdict)] if receipt.verdict else []
+    parts += [each] if (each := work(receipt)) else []
     by = f" {INDEPENDENT}" if receipt.independent else ""
-    said += [f"verified{by}"] if receipt.verified else []
-    said += [each] if (each := used(receipt.tokens.total, receipt.money)) else []
-    return ", ".join(said)
+    parts += [f"verified{by}"] if receipt.verified else []
+    parts += [each] if (each := used(receipt.tokens.total, receipt.money)) else []
+    return ", ".join(parts)
 
 
 def receipt_lines(receipt: Receipt) -> Iterator[str]:

@@ -78,12 +78,12 @@ def agents(snapshot: Fields, age: float, columns: int, rows: int) -> Iterator[Te
     for index in range(room):
         # Accounts without a row of their own follow in the last row.
         here = accounts[index:] if index == room - 1 else accounts[index : index + 1]
-        said = "; ".join(account(each, age, advice=len(here) == 1) for each in here)
+        text = "; ".join(account(each, age, advice=len(here) == 1) for each in here)
         row = Row(columns).add(" agents  " if index == 0 else "         ")
         cost = f"  {spent(money)}" if money and index == 0 else ""
-        if cost and len(said) + len(cost) > row.room:
+        if cost and len(text) + len(cost) > row.room:
             cost = f"  {spent(money, short=True)}"
-        row.fill(said, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns // 2))
+        row.fill(text, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns // 2))
         yield row.add(cost, style="strong").text()
 
 
@@ -115,8 +115,8 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     # Space for the numbers of most runs, so that the columns beside do not move.
     digits = max(3, len(str(whole)))
     unknown = not whole and _is_unasked(snapshot)
-    said = "not listed yet" if unknown else f"{done}/{whole}{more} closed"
-    row.add(f"  {said}", 12 + 2 * digits, "strong")
+    text = "not listed yet" if unknown else f"{done}/{whole}{more} closed"
+    row.add(f"  {text}", 12 + 2 * digits, "strong")
     row.add(f"  {snapshot['rate_per_minute']:.1f}/min", 13)
     eta = snapshot["eta_seconds"]
     eta = None if eta is None or not snapshot["running"] else eta - age

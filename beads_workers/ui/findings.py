@@ -223,8 +223,8 @@ def how_it_ended(history: History) -> str:
     if history.state == "running":
         return "still running"
     if history.state == "killed":
-        told = "killed: it ended without a word"
-        return told + (", and a later start settled what it left" if history.settled else "")
+        text = "killed: it ended without a word"
+        return text + (", and a later start settled what it left" if history.settled else "")
     reasons = {
         "idle_timeout": "ended: nothing was left to do",
         "user_requested": "ended: stopped as asked",
@@ -311,7 +311,7 @@ def to_review(history: History) -> list[Attempt]:
 def _money(history: History) -> dict[str, Any]:
     found = money_of(history)
     total = found.total if found else Spend()
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "spent_usd": total.money,
         "budget": history.budget or None,
         "tokens": {**asdict(total.tokens), "total": total.tokens.total},
@@ -319,10 +319,10 @@ def _money(history: History) -> dict[str, Any]:
     }
     for name in ("by_issue", "by_agent", "by_outcome", "wasted"):
         table: dict[str, Spend] = getattr(found, name) if found else {}
-        told[name] = {
+        fields[name] = {
             key: {"usd": each.money, "tokens": each.tokens.total} for key, each in table.items()
         }
-    return told
+    return fields
 
 
 # --- landing -------------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ def report(history: History) -> dict[str, Any]:
     """Return the whole report as one JSON object."""
     width, buckets = throughput(history)
     waste = waste_of(history)
-    told: dict[str, Any] = _rounded(
+    fields: dict[str, Any] = _rounded(
         {
             "run_id": history.run_id,
             "project": history.project,
@@ -467,7 +467,7 @@ def report(history: History) -> dict[str, Any]:
             "notes": [asdict(note) for note in history.notes],
         }
     )
-    return told
+    return fields
 
 
 def _flagged(attempt: Attempt) -> dict[str, Any]:

@@ -136,17 +136,17 @@ def _landing(record: rec.Record) -> str | None:
             gate = "" if landed.verified else ", without a gate"
             gate = f", verified {INDEPENDENT}" if INDEPENDENT in landed.verified else gate
             return f"     landed   {_id(issue_id)} as {where}{gate}"
-        case rec.LandingEnded(issue_id, verdict, why, said, files, _, against) if why:
-            text = printable(refusal_text(why, files, against, said), ERROR_WIDTH)
+        case rec.LandingEnded(issue_id, verdict, why, detail, files, _, against) if why:
+            text = printable(refusal_text(why, files, against, detail), ERROR_WIDTH)
             then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
             return f"     refused  {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
         case rec.LandingEnded(issue_id, "shelve"):
             return f"     unlanded {_id(issue_id)}: 'land' or the next start lands it"
         case rec.GateRan(_, "red" | "none" as state, _, issues, seconds, why, kept=kept):
             took = "known already" if kept else f"after {seconds:.1f} s"
-            said = "red" if state == "red" else "without a verdict"
+            result = "red" if state == "red" else "without a verdict"
             because = f": {printable(why, ERROR_WIDTH)}" if why else ""
-            return f"     gate     {said}, {took}, with {landing.train_text(issues)}{because}"
+            return f"     gate     {result}, {took}, with {landing.train_text(issues)}{because}"
         case rec.GateRan(_, "green", _, issues, seconds, flaky=True):
             took = f"after {seconds:.1f} s, and was red before"
             return f"     gate     flaky: green {took}, with {landing.train_text(issues)}"
@@ -262,9 +262,9 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         if source.get("remedy"):
             yield f"  hint: {printable(source['remedy'])}"
     refused = shown["landing"]["refused"] if shown["landing"] else []
-    said = {row["issue_id"] for row in refused}
+    refused_ids = {row["issue_id"] for row in refused}
     for row in shown["quarantined"]:
-        if row["issue_id"] in said:
+        if row["issue_id"] in refused_ids:
             continue
         yield (
             f"quarantined {printable(row['issue_id'])} after {counted(row['attempts'], 'attempt')}:"
@@ -300,8 +300,8 @@ def _worker(worker: dict[str, Any]) -> str:
         return f"{head} {counts}"
     title = printable(worker["title"] or "", STATUS_TITLE_WIDTH)
     attempt = f" attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
-    said = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money_usd"])]
-    doing = ", ".join(printable(each, 80) for each in said if each) if worker["agent"] else ""
+    parts = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money_usd"])]
+    doing = ", ".join(printable(each, 80) for each in parts if each) if worker["agent"] else ""
     return (
         f"{head} {printable(worker['issue_id'])} {worker['elapsed_seconds']:.0f} s{attempt}"
         f" {title}{f' [{doing}]' if doing else ''} ({counts})"

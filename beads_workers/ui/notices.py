@@ -74,10 +74,12 @@ class Notice:
 def environment(notice: Notice) -> dict[str, str]:
     """Return the environment variables of the command; empty if a name has no meaning."""
     ids, code = notice.issue_ids, notice.exit_code
-    told = {each.name: getattr(notice, each.name) for each in fields(notice) if each.name != "at"}
-    told |= {"issue_id": ids[0] if ids else "", "issue_ids": " ".join(ids)}
-    told |= {"spent_usd": f"{notice.spent_usd:.6f}", "exit_code": "" if code is None else code}
-    return {f"BW_{name.upper()}": str(text) for name, text in told.items()}
+    variables = {
+        each.name: getattr(notice, each.name) for each in fields(notice) if each.name != "at"
+    }
+    variables |= {"issue_id": ids[0] if ids else "", "issue_ids": " ".join(ids)}
+    variables |= {"spent_usd": f"{notice.spent_usd:.6f}", "exit_code": "" if code is None else code}
+    return {f"BW_{name.upper()}": str(text) for name, text in variables.items()}
 
 
 @value
@@ -96,7 +98,7 @@ class Notices:
         self._gathered: list[_Quarantined] = []
         self._quiet_until = 0.0
         self._failing = False
-        self._told: dict[tuple[str, str], str] = {}
+        self._announced: dict[tuple[str, str], str] = {}
         self._spent = ""
         self._nothing_lands = ""
 
@@ -148,8 +150,8 @@ class Notices:
         if self._nothing_lands == text:
             return []
         self._nothing_lands = text
-        said = printable(text, ERROR_WIDTH)
-        return [_notice("landing_paused", said, entry.at, board, error=said, todo=todo)]
+        shown = printable(text, ERROR_WIDTH)
+        return [_notice("landing_paused", shown, entry.at, board, error=shown, todo=todo)]
 
     def due(self, elapsed: float, board: Board) -> list[Notice]:
         """Return the collected notices if their time has come."""
@@ -165,9 +167,9 @@ class Notices:
     def _closed(self, closed: rec.AccountClosed, entry: Entry, board: Board) -> list[Notice]:
         """Return a notice once for each problem of an account: a failed probe is no news."""
         key = closed.account, closed.model
-        if self._told.get(key) == closed.trouble or closed.trouble == "transient":
+        if self._announced.get(key) == closed.trouble or closed.trouble == "transient":
             return []
-        self._told[key] = closed.trouble
+        self._announced[key] = closed.trouble
         event = "account_needs_person" if closed.trouble == "needs_person" else "account_limited"
         text = printable(closed_account(closed), ERROR_WIDTH)
         why = printable(closed.why, ERROR_WIDTH)
@@ -175,18 +177,18 @@ class Notices:
         return [_notice(event, text, entry.at, board, **shown)]
 
     def _opened(self, opened: rec.AccountOpened, entry: Entry, board: Board) -> list[Notice]:
-        trouble = self._told.pop((opened.account, opened.model), "")
+        trouble = self._announced.pop((opened.account, opened.model), "")
         if trouble != "needs_person":
             return []  # A limit ends when it was announced to end.
         text = f"{printable(opened.agent, 40)}: takes work again"
         return [_notice("account_opened", text, entry.at, board, agent=opened.agent)]
 
     def _budget(self, text: str, entry: Entry, board: Board) -> list[Notice]:
-        told, self._spent = self._spent, text
-        if told:
+        already_sent, self._spent = self._spent, text
+        if already_sent:
             return []
-        said = f"{printable(text, ERROR_WIDTH)}: nothing more is begun"
-        return [_notice("budget_spent", said, entry.at, board)]
+        message = f"{printable(text, ERROR_WIDTH)}: nothing more is begun"
+        return [_notice("budget_spent", message, entry.at, board)]
 
     def _trouble(self, trouble: rec.SourceTrouble, entry: Entry, board: Board) -> list[Notice]:
         if self._failing:
@@ -231,8 +233,8 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     figures += f"; landed {landed} on {board.landings.branch}" if landed else ""
     figures += f"; not landed yet {unlanded}" if unlanded else ""
     used_up = board.agents.ledger.spent()
-    said = used(used_up.tokens, used_up.money or None)
-    figures += f"; agents used {said}" if said else ""
+    usage = used(used_up.tokens, used_up.money or None)
+    figures += f"; agents used {usage}" if usage else ""
     if waits := len(board.agents.flagged):
         figures += f"; {counted(waits, 'issue')} to look at"
     reason = END_REASONS.get(ended.reason) or printable(ended.reason, ERROR_WIDTH)

@@ -56,7 +56,7 @@ def worker_row(
         else:
             if progress := worker["progress"]:
                 _progress_cells(row, progress, room)
-            _try(row, worker).fill(worker["title"] or "", leave=room)
+            _attempt(row, worker).fill(worker["title"] or "", leave=room)
     if not room:
         return row.text()
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
@@ -65,9 +65,10 @@ def worker_row(
     return row.add(failed, room // 2, "muted", right=True).text()
 
 
-def _try(row: Row, worker: viewer.Fields) -> Row:
+def _attempt(row: Row, worker: viewer.Fields) -> Row:
     """Add the number of the attempt unless it is the first."""
-    return row.add(f"try {worker['attempt']}: " if worker["attempt"] > 1 else "", style="attention")
+    again = f"attempt {worker['attempt']}: " if worker["attempt"] > 1 else ""
+    return row.add(again, style="attention")
 
 
 def _progress_cells(row: Row, progress: viewer.Fields, leave: int) -> None:
@@ -95,7 +96,7 @@ def _agent_cells(row: Row, worker: viewer.Fields, leave: int, width: int) -> Non
     if doing and room >= TITLE_BESIDE_COLUMNS:
         row.add(doing, room * 3 // 5, "good").add(" ")
         doing = ""
-    _try(row, worker)
+    _attempt(row, worker)
     row.fill(doing or worker["title"] or "", "good" if doing else "", leave=leave + cost_columns)
     row.add(cost, cost_columns, "muted", right=True)
 
@@ -145,7 +146,7 @@ def _became(outcome: viewer.Fields) -> str:
     if outcome["outcome"] == "cancelled":
         return "requeued"
     if outcome["decision"] == "quarantined":
-        return f"quarantined after {counted(outcome['attempt'], 'try', 'tries')}"
+        return f"quarantined after {counted(outcome['attempt'], 'attempt')}"
     if outcome["decision"] == "hand_back":
         return f"{outcome['outcome']}, handed back"
     wait = outcome["retry_in_seconds"]
@@ -447,8 +448,8 @@ def quarantined(
     for index, issue in enumerate(issues[first : first + rows - 1], first):
         row = Row(width, CHOSEN if index == chosen else "")
         row.add(" ").add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
-        tries = counted(issue["attempts"], "try", "tries") if issue["attempts"] else "not landed"
-        row.add(tries, 11, "attention")
+        many = counted(issue["attempts"], "attempt") if issue["attempts"] else "not landed"
+        row.add(many, 12, "attention")
         yield row.fill(issue["error"]).text()
 
 

@@ -171,8 +171,8 @@ def _waiting_to_land(facts: IssueFacts, picture: Picture) -> Reason:
     gate = facts.gate_seconds
     runs = f"; verify has run for {span(gate)}" if gate is not None else ""
     text = f"its work is done, and waits to land{behind}{runs}"
-    if facts.untold:
-        text = f"its work is done, and its gate had no verdict so far: {facts.untold}{runs}"
+    if facts.no_verdict:
+        text = f"its work is done, and its gate had no verdict so far: {facts.no_verdict}{runs}"
     remedy = "nothing to do: it is closed as soon as it has landed"
     if not picture.has_fleet:
         remedy = "'beads-workers land' lands it now, and the next 'beads-workers start' as well"
@@ -268,10 +268,10 @@ def account_closed(picture: Picture) -> Reason:
 
 def _closed_account(account: AccountFacts, picture: Picture) -> str:
     only = f" ({account.model} only)" if account.model else ""
-    said = f"{account.agent}{only}: {account.why}"
+    text = f"{account.agent}{only}: {account.why}"
     if account.until_seconds is not None:
-        return f"{said} until {picture.at(account.until_seconds)}"
-    return f"{said}; tried again at {picture.at(account.probe_seconds)}"
+        return f"{text} until {picture.at(account.until_seconds)}"
+    return f"{text}; tried again at {picture.at(account.probe_seconds)}"
 
 
 def _no_workers(facts: Facts) -> Reason:
@@ -407,11 +407,13 @@ def cycle(start: IssueId, picture: Picture) -> list[IssueId]:
     return []
 
 
-def _way_back(here: IssueId, start: IssueId, before: Mapping[IssueId, IssueId]) -> list[IssueId]:
+def _way_back(
+    issue_id: IssueId, start: IssueId, before: Mapping[IssueId, IssueId]
+) -> list[IssueId]:
     way = []
-    while here != start:
-        way.append(here)
-        here = before[here]
+    while issue_id != start:
+        way.append(issue_id)
+        issue_id = before[issue_id]
     return way[::-1]
 
 
@@ -436,8 +438,8 @@ def filtered(seen: Seen, picture: Picture) -> list[Reason]:
     if wanted.types and seen.issue_type not in wanted.types:
         found.append((f"--type {' or '.join(wanted.types)}", f"its type is {seen.issue_type}"))
     if wanted.priorities and seen.priority not in wanted.priorities:
-        said = " or ".join(map(str, wanted.priorities))
-        found.append((f"--priority {said}", f"its priority is {seen.priority}"))
+        priorities = " or ".join(map(str, wanted.priorities))
+        found.append((f"--priority {priorities}", f"its priority is {seen.priority}"))
     if wanted.parent is not None and not _is_under(seen, wanted.parent, picture):
         above = f"its parent is {seen.parents[0]}" if seen.parents else "it has no parent"
         found.append((f"--parent {wanted.parent}", above))

@@ -184,8 +184,8 @@ def _figures(history: History) -> Element:
     ]
     if history.landing is not None:
         waits = len(findings.refused_branches(history)) + len(findings.waiting_to_land(history))
-        said = f"{waits:,} did not" if waits else "all that was to land"
-        tiles.insert(1, ("landed", f"{history.landing.landed:,}", said))
+        note = f"{waits:,} did not" if waits else "all that was to land"
+        tiles.insert(1, ("landed", f"{history.landing.landed:,}", note))
     if (money := findings.money_of(history)) is not None:
         of = f" of {history.budget}" if history.budget else ""
         tokens = f"{short_tokens(money.total.tokens.total)} tokens{of}"
@@ -219,9 +219,9 @@ def _issues(history: History) -> Element:
         for fate, count in counts
         if count
     )
-    said = None if whole else el("p", "No issue was taken.")
+    empty = None if whole else el("p", "No issue was taken.")
     return tables.section(
-        "Issues", bar(parts, whole, 18) if whole else said, add(el("ul", class_="legend"), legend)
+        "Issues", bar(parts, whole, 18) if whole else empty, add(el("ul", class_="legend"), legend)
     )
 
 

@@ -81,19 +81,19 @@ def number(value: float) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".") or "0"
 
 
-def percent(part: float, whole: float) -> str:
+def percent(part: float, total: float) -> str:
     """Return a length in SVG, as a share of its container."""
-    return number(100.0 * part / whole if whole else 0.0) + "%"
+    return number(100.0 * part / total if total else 0.0) + "%"
 
 
-def bar(parts: Iterable[tuple[str, float]], whole: float, height: int = 12) -> Element:
+def bar(parts: Iterable[tuple[str, float]], total: float, height: int = 12) -> Element:
     """Return one horizontal bar of parts, each with its own class; it has no text."""
     svg = el("svg", class_="bar-line", width="100%", height=height, aria_hidden="true")
     at = 0.0
     for name, value in parts:
         if value:
             svg.append(
-                el("rect", class_=name, x=percent(at, whole), width=percent(value, whole),
+                el("rect", class_=name, x=percent(at, total), width=percent(value, total),
                    height=height)
             )  # fmt: skip
         at += value
@@ -177,8 +177,8 @@ def quarantined(issues: list[IssueHistory]) -> Element:
     shown, rest = items[:QUARANTINED_SHOWN], items[QUARANTINED_SHOWN:]
     more = None
     if rest:
-        told = el("summary", f"and {len(rest):,} more")
-        more = el("details", told, add(el("ul", class_="aside"), rest))
+        summary = el("summary", f"and {len(rest):,} more")
+        more = el("details", summary, add(el("ul", class_="aside"), rest))
     note = f"{len(items):,} out of the backlog until somebody asks for another try"
     return section("Quarantined", add(el("ul", class_="aside"), shown), more, note=note)
 
@@ -267,7 +267,7 @@ def _some_issues(issue_ids: tuple[str, ...]) -> Iterator[Child]:
 def waste(history: History) -> Element:
     """Return workers' time that led to no close."""
     lost = findings.waste_of(history)
-    said = (
+    text = (
         f"{duration(lost.seconds)} in {counted(lost.attempts, 'attempt')}, {lost.share:.0%} of the"
         " time that workers spent on attempts"
     )
@@ -282,7 +282,7 @@ def waste(history: History) -> Element:
         for outcome, seconds in lost.by_outcome.items()
     ]
     heads = ("How it ended", "Time", "")
-    return section("Waste", el("p", said), table("waste", heads, rows) if rows else None)
+    return section("Waste", el("p", text), table("waste", heads, rows) if rows else None)
 
 
 def slowest(history: History) -> Element:
@@ -378,11 +378,11 @@ def money(found: findings.Money, history: History) -> Element:
 COSTLY_SHOWN = 20
 
 
-def _cost_row(name: Element, said: str, spend: Spend) -> Element:
+def _cost_row(name: Element, note: str, spend: Spend) -> Element:
     return el(
         "tr",
         name,
-        el("td", foreign(said, 70), class_="wide"),
+        el("td", foreign(note, 70), class_="wide"),
         el("td", f"{spend.tokens.total:,}", class_="n"),
         el("td", cost(spend) if spend.money or not spend.unpriced else "no price", class_="n"),
     )
@@ -513,7 +513,7 @@ def durations(history: History) -> Element:
     ended = [a for a in history.attempts if a.ended is not None]
     good = findings.durations(findings.done(history))
     every = findings.durations(ended)
-    said = figures(
+    summary = figures(
         (
             ("done: median, 90 %, longest", _three(good)),
             ("all: median, 90 %, longest", _three(every)),
@@ -530,7 +530,7 @@ def durations(history: History) -> Element:
     most = max(map(sum, counts.values()))
     rows = [_step(step, counts.get(step, [0, 0]), most) for step in steps]
     heads = ("Took", "", "Attempts")
-    return section("Durations", said, table("histogram", heads, rows))
+    return section("Durations", summary, table("histogram", heads, rows))
 
 
 def _three(found: findings.DurationSummary) -> str:
@@ -700,8 +700,8 @@ class _Plot:
         end = self.seconds if span.ended is None else span.ended
         x, width = percent(span.began, self.seconds), self._width(end - span.began)
         took = duration(end - span.began)
-        said = f"the tracker could not be asked for {took}: {span.text}"
-        text = said if lane == "tracker" else f"paused for {took}"
+        outage = f"the tracker could not be asked for {took}: {span.text}"
+        text = outage if lane == "tracker" else f"paused for {took}"
         return el(
             "g",
             el("title", text[:400]),
@@ -724,13 +724,13 @@ class _Plot:
 
     def _bar(self, number_: int, attempt: Attempt) -> Element:
         inset = 3 if self.row_height > 20 else 2 if self.row_height > 14 else 1
-        said = (
+        title = (
             f"{attempt.issue_id}, attempt {attempt.attempt}: {OUTCOME_WORDS[attempt.outcome]},"
             f" {duration(attempt.seconds)}"
         )
         rect = el(
             "rect",
-            el("title", said),
+            el("title", title),
             x=percent(attempt.began, self.seconds),
             width=self._width(attempt.seconds),
             y=self.rows[attempt.worker_id] + inset,

@@ -62,7 +62,7 @@ def dropped(history: History) -> str:
     return f"of the first {first} only this is known: {history.dropped.counts}"
 
 
-def told(history: History, width: int, *, unicode: bool = True) -> Iterator[Text]:
+def report_lines(history: History, width: int, *, unicode: bool = True) -> Iterator[Text]:
     """Yield the whole report, line by line, none wider than ``width``."""
     for line in _lines(history, width):
         line.truncate(width, overflow="ellipsis")
@@ -118,15 +118,15 @@ def _figures(history: History, width: int) -> Iterator[Text]:
     good, every = findings.durations(done(history)), findings.durations(history.attempts)
     for name, found in (("done", good), ("all", every)):
         if found.count:
-            said = f"median {duration(found.median)}, 90 % within {duration(found.p90)}"
+            quantiles = f"median {duration(found.median)}, 90 % within {duration(found.p90)}"
             label = "took" if name == "done" or not good.count else ""
-            yield _row(label, f"{name}: {said}, longest {duration(found.longest)}")
+            yield _row(label, f"{name}: {quantiles}, longest {duration(found.longest)}")
     lost = findings.waste_of(history)
     by = ", ".join(f"{OUTCOME_WORDS[o]} {duration(s)}" for o, s in lost.by_outcome.items())
-    said = f"{duration(lost.seconds)}, {lost.share:.0%} of attempts' time" + (
+    quantiles = f"{duration(lost.seconds)}, {lost.share:.0%} of attempts' time" + (
         f": {by}" if by else ""
     )
-    yield from _wrapped("waste", said, width)
+    yield from _wrapped("waste", quantiles, width)
     yield from _spent(history, width)
     if text := landing_text(history):
         yield from _wrapped("landing", text, width)
@@ -299,14 +299,14 @@ def _landed(history: History, width: int) -> Iterator[Text]:
 
 def branch_text(each: LandedIssue) -> str:
     """Return details of a landed branch in brackets; "" for none."""
-    said = [
+    parts = [
         each.diffstat,
         counted(each.landing.repairs, "repair") if each.landing.repairs else "",
         counted(each.landing.gate_runs, "gate run") if each.landing.gate_runs > 1 else "",
         "nothing new" if each.landing.nothing_new else "",
         "" if each.landing.verified or each.landing.nothing_new else "no gate",
     ]
-    text = ", ".join(part for part in said if part)
+    text = ", ".join(part for part in parts if part)
     return f"  ({printable(text, 60)})" if text else ""
 
 
@@ -376,8 +376,8 @@ def _costs(history: History, width: int) -> Iterator[Text]:
         return
     yield from _title("what it cost")
     for name, each in found.by_agent.items():
-        said = used(each.tokens.total, each.money if not each.unpriced else each.money or None)
-        yield _row("  by agent", f"{printable(name, 24)}: {said}")
+        usage = used(each.tokens.total, each.money if not each.unpriced else each.money or None)
+        yield _row("  by agent", f"{printable(name, 24)}: {usage}")
     most = sorted(found.by_issue.items(), key=lambda i: (-i[1].money, -i[1].tokens.total))
     titles = {issue.issue_id: issue.title for issue in history.issues}
     for issue_id, each in most[:LISTED_MAX]:
@@ -411,8 +411,8 @@ def _troubles(history: History) -> Iterator[Text]:
             end = history.seconds if span.ended is None else span.ended
             open_end = " to the end" if span.ended is None else ""
             at = moment(history.began_at + span.began)[11:]
-            said = f": {printable(span.text)}" if span.text else ""
-            yield Text(f"  {at}  {name} for {duration(end - span.began)}{open_end}{said}")
+            text = f": {printable(span.text)}" if span.text else ""
+            yield Text(f"  {at}  {name} for {duration(end - span.began)}{open_end}{text}")
         yield from _rest(len(spans), f"more ({name})")
 
 

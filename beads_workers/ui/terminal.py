@@ -336,8 +336,8 @@ class SignalBox:
         self._closing = False
         self._wakeup_before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         # Ignored signals stay ignored: nohup, a shell without job control.
-        heard = [s for s in OURS if signal.getsignal(s) is not signal.SIG_IGN]
-        self._before = {s: signal.signal(s, self._note) for s in heard}
+        handled = [s for s in OURS if signal.getsignal(s) is not signal.SIG_IGN]
+        self._before = {s: signal.signal(s, self._note) for s in handled}
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when a signal has come."""

@@ -240,7 +240,7 @@
     if (what.said !== named) {
       what.said = named;
       if (worker.issue_id === null) what.replaceChildren(el("span", "none", worker.own ? state : `${state}, not started by this fleet`));
-      else what.replaceChildren(foreign(worker.issue_id, "code"), " ", foreign(worker.title), worker.attempt > 1 ? el("span", "try", ` try ${worker.attempt}`) : "", paused ? el("span", "try", " paused") : "");
+      else what.replaceChildren(foreign(worker.issue_id, "code"), " ", foreign(worker.title), worker.attempt > 1 ? el("span", "try", ` attempt ${worker.attempt}`) : "", paused ? el("span", "try", " paused") : "");
     }
     set(time, worker.elapsed_seconds === null ? `${count(worker.done)} done` : running(worker.elapsed_seconds + age()));
     drawActivity(does, worker);
@@ -268,7 +268,7 @@
   const became = (end) => {
     if (end.outcome === "success") return "";
     if (end.outcome === "cancelled") return "requeued";
-    const after = end.decision === "quarantined" ? `quarantined after ${counted(end.attempt, "try", "tries")}`
+    const after = end.decision === "quarantined" ? `quarantined after ${counted(end.attempt, "attempt", "attempts")}`
       : end.retry_in_seconds ? `again in ${took(end.retry_in_seconds)}` : end.charged ? "" : "not charged";
     return [WORDS[outcomeOf(end)], after].filter(Boolean).join(", ") + (end.error ? `: ${end.error}` : "");
   };

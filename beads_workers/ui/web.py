@@ -113,16 +113,16 @@ def is_for_us(hosts: list[str]) -> bool:
 def within(token: str, path: str) -> str | None:
     """Return the path after ``/TOKEN/``; None without the right token."""
     empty, _, rest = path.partition("/")
-    said, slash, inside = rest.partition("/")
-    right = hmac.compare_digest(said.encode("utf-8", "replace"), token.encode("ascii"))
+    sent_token, slash, inside = rest.partition("/")
+    right = hmac.compare_digest(sent_token.encode("utf-8", "replace"), token.encode("ascii"))
     return inside if right and slash and not empty else None
 
 
 def read_control(body: bytes) -> tuple[str, Message] | None:
     """Return the request of the page; None if it is malformed or not allowed."""
     try:
-        told = json.loads(body)
-        name, fields = told["control"], told["fields"]
+        request = json.loads(body)
+        name, fields = request["control"], request["fields"]
         return name, {key: fields[key] for key in CONTROLS[name] if key in fields}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -193,7 +193,7 @@ class WebServer(ThreadingHTTPServer):
             self._cut_off(silent)
         super().process_request(request, client_address)
 
-    def heard(self, request: object) -> None:
+    def note_request(self, request: object) -> None:
         """Record that the request has come, with the token."""
         with self._lock:
             self._due[request] = None
@@ -246,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path is None:
             self._resume(query)
             return
-        self.server.heard(self.request)
+        self.server.note_request(self.request)
         if path == "":
             security = {"Content-Security-Policy": self.server.policy}
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page, security)
@@ -275,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif (asked := self._asked()) is None:
             self._refuse(HTTPStatus.BAD_REQUEST)
         else:
-            self.server.heard(self.request)
+            self.server.note_request(self.request)
             self._json(self.server.control(*asked))
 
     def _resume(self, query: dict[str, list[str]]) -> None:
@@ -309,10 +309,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _from_the_page(self) -> bool:
         origin = f"http://{self.headers.get('Host', '').strip()}"
-        said = self.headers.get(TOKEN_HEADER, "").encode("utf-8", "replace")
+        sent_token = self.headers.get(TOKEN_HEADER, "").encode("utf-8", "replace")
         return (
             self.headers.get_all("Origin") == [origin]
-            and hmac.compare_digest(said, self.server.token.encode("ascii"))
+            and hmac.compare_digest(sent_token, self.server.token.encode("ascii"))
             and self.headers.get_content_type() == "application/json"
         )
 

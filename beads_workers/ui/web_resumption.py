@@ -56,5 +56,5 @@ class Resumption:
         return {"token": self._token} if knows and time.monotonic() < until else None
 
     def _proof(self, who: str, nonce: str, challenge: str) -> str:
-        said = f"{who} {self._port} {nonce} {challenge}".encode()
-        return hmac.new(self._key.encode(), said, "sha256").hexdigest()
+        message = f"{who} {self._port} {nonce} {challenge}".encode()
+        return hmac.new(self._key.encode(), message, "sha256").hexdigest()

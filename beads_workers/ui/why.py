@@ -132,9 +132,9 @@ def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reaso
         found.append(Reason(Cause.ASSIGNED, text, "clear the assignee in the tracker"))
     found += _blocked(seen, picture)
     later = _later(seen, picture)
-    if seen.apart:
-        text = f"it is {seen.apart}: kept beside the backlog, and no work"
-        found.append(Reason(Cause.STATUS, text, f"take {seen.apart!r} off in the tracker"))
+    if seen.hidden_by:
+        text = f"it is {seen.hidden_by}: kept beside the backlog, and no work"
+        found.append(Reason(Cause.STATUS, text, f"take {seen.hidden_by!r} off in the tracker"))
     if later:
         found += later
     elif seen.status == "deferred":

@@ -68,8 +68,8 @@ def duration(seconds: float) -> str:
     return _two(whole, 86400, "d", 3600, "h")
 
 
-def _two(whole: int, large: int, name: str, small: int, rest_name: str) -> str:
-    count, rest = divmod(whole, large)
+def _two(total: int, large: int, name: str, small: int, rest_name: str) -> str:
+    count, rest = divmod(total, large)
     return f"{count} {name} {rest // small} {rest_name}" if rest // small else f"{count} {name}"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.runtime.processes import GIT_PLACES
 from beads_workers.runtime.sessions import owners
-from beads_workers.worktrees.overrides import OPTIONS, SAID, VARIABLES
+from beads_workers.worktrees.overrides import OPTIONS, OWN_VARIABLES, VARIABLES
 
 BRANCHES = "bw"
 """Prefix of our branches, ``bw/<issue>/<attempt>``."""
@@ -83,13 +83,13 @@ class GitCall:
     remote: tuple[str, ...] = ()
 
 
-def git(folder: str, *arguments: str, given: str | None = None, index: str | None = None) -> str:
+def git(folder: str, *arguments: str, stdin: str | None = None, index: str | None = None) -> str:
     """Call ``git`` in ``folder``, and return its output. Raises ``GitError``.
 
     Names may hold bytes that are no UTF-8: they are passed as surrogates. ``index``: the path of
     another index than the folder's own.
     """
-    done = call(folder, *arguments, given=given, places={"GIT_INDEX_FILE": index} if index else {})
+    done = call(folder, *arguments, stdin=stdin, places={"GIT_INDEX_FILE": index} if index else {})
     if done.status != 0:
         raise failure(arguments, done)
     return done.output
@@ -114,7 +114,7 @@ def _name(arguments: Sequence[str]) -> str:
 def call(
     folder: str,
     *arguments: str,
-    given: str | None = None,
+    stdin: str | None = None,
     places: Mapping[str, str] | None = None,
     seconds: float = SECONDS_MAX,
     tries: int = TRIES_MAX,
@@ -129,7 +129,7 @@ def call(
     """
     for tries_left in reversed(range(tries)):
         try:
-            return _answer(folder, arguments, given, places, seconds)
+            return _answer(folder, arguments, stdin, places, seconds)
         except GitNoAnswer:
             if not tries_left or not Path(folder).is_dir():
                 raise
@@ -141,22 +141,22 @@ def bound(seconds: float = SECONDS_MAX) -> float:
     """Return the limit of a call, in seconds: ``seconds``, or less if ``SECONDS_VARIABLE`` is
     less."""
     try:
-        said = float(os.environ.get(SECONDS_VARIABLE, ""))
+        limit = float(os.environ.get(SECONDS_VARIABLE, ""))
     except ValueError:
         return seconds
-    return min(seconds, said) if said > 0 else seconds
+    return min(seconds, limit) if limit > 0 else seconds
 
 
 def _answer(
     folder: str,
     arguments: Sequence[str],
-    given: str | None,
+    stdin: str | None,
     places: Mapping[str, str] | None,
     seconds: float,
 ) -> GitCall:
-    done = _called(folder, arguments, given, places, seconds)
+    done = _called(folder, arguments, stdin, places, seconds)
     if done.status > 0 and done.error.endswith(_TABLES_LOCKED) and _unlock_tables(folder, places):
-        done = _called(folder, arguments, given, places, seconds)
+        done = _called(folder, arguments, stdin, places, seconds)
     if done.status < 0:
         raise GitNoAnswer(f"git {_name(arguments)} was ended by signal {-done.status}")
     return done
@@ -179,7 +179,7 @@ def argv(arguments: Sequence[str]) -> list[str]:
 def _called(
     folder: str,
     arguments: Sequence[str],
-    given: str | None,
+    stdin: str | None,
     places: Mapping[str, str] | None,
     seconds: float,
 ) -> GitCall:
@@ -189,7 +189,7 @@ def _called(
             argv(arguments),
             cwd=folder,
             env=environment() | dict(places or {}),
-            input=os.fsencode(given or ""),
+            input=os.fsencode(stdin or ""),
             capture_output=True,
             check=False,
             timeout=seconds,
@@ -233,9 +233,9 @@ def _remove_old(lock: Path) -> bool:
 def delete_refs(common: str, *below: str) -> None:
     """Delete all refs that begin with these names, in one call; raises ``GitError``."""
     # Without a pattern, ``for-each-ref`` would list all refs.
-    told = git(common, "for-each-ref", "--format=delete %(refname)", *below) if below else ""
-    if told:
-        git(common, "update-ref", "--stdin", given=told)
+    output = git(common, "for-each-ref", "--format=delete %(refname)", *below) if below else ""
+    if output:
+        git(common, "update-ref", "--stdin", stdin=output)
 
 
 def unlock_worktree(folder: str) -> None:
@@ -263,8 +263,10 @@ def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
     an old lock that no process has open is left behind.
     """
     asked = questions("--git-common-dir", "--absolute-git-dir")
-    told = _called(folder, asked, None, places, SECONDS_MAX).output
-    locks = [Path(directory, TABLES_LOCK) for directory in (set(answers(told, 2)) if told else ())]
+    output = _called(folder, asked, None, places, SECONDS_MAX).output
+    locks = [
+        Path(directory, TABLES_LOCK) for directory in (set(answers(output, 2)) if output else ())
+    ]
     for lock in locks:
         with suppress(OSError):
             found = lock.stat()
@@ -302,39 +304,39 @@ def log_format(*fields: str) -> str:
     return "--format=" + "".join(f"{field}%x00" for field in fields)
 
 
-def rows(told: str, count: int) -> list[tuple[str, ...]]:
+def rows(output: str, count: int) -> list[tuple[str, ...]]:
     """Parse the rows that ``row_format`` or ``log_format`` asked for, each of ``count`` fields.
     Raises ``GitError``."""
-    *found, rest = told.split("\0")
+    *found, rest = output.split("\0")
     read = [tuple(found[at : at + count]) for at in range(0, len(found), count)]
     # A line end separates the rows: it stands before the first field of the next one.
     begun = [row[0].startswith("\n") for row in read[1:]]
     if rest.strip("\n") or len(found) % count or not all(begun):
-        raise GitError(f"git's answer does not have {count} fields a row: {told[:80]!r}")
+        raise GitError(f"git's answer does not have {count} fields a row: {output[:80]!r}")
     return [*read[:1], *((row[0][1:], *row[1:]) for row in read[1:])]
 
 
-def fields(told: str, count: int) -> list[tuple[str, ...]]:
+def fields(output: str, count: int) -> list[tuple[str, ...]]:
     """Parse the output of a call with ``-z``, in rows of ``count`` fields; raises ``GitError``."""
-    *found, rest = told.split("\0")
+    *found, rest = output.split("\0")
     if rest or len(found) % count:
-        raise GitError(f"git's answer does not have {count} fields a row: {told[-80:]!r}")
+        raise GitError(f"git's answer does not have {count} fields a row: {output[-80:]!r}")
     return [tuple(found[at : at + count]) for at in range(0, len(found), count)]
 
 
-def names(told: str) -> list[str]:
+def names(output: str) -> list[str]:
     """Parse the names in the output of a call with ``-z``; raises ``GitError``."""
-    found = [name for (name,) in fields(told, 1)]
+    found = [name for (name,) in fields(output, 1)]
     if "" in found:
-        raise GitError(f"git's answer is cut off: {told[-80:]!r}")
+        raise GitError(f"git's answer is cut off: {output[-80:]!r}")
     return found
 
 
-def pairs(told: str) -> list[tuple[str, str]]:
+def pairs(output: str) -> list[tuple[str, str]]:
     """Parse the output of calls that print two fields for each entry; raises ``GitError``."""
-    found = names(told)
+    found = names(output)
     if len(found) % 2:
-        raise GitError(f"git's answer lacks a field: {told[-80:]!r}")
+        raise GitError(f"git's answer lacks a field: {output[-80:]!r}")
     return list(zip(found[0::2], found[1::2], strict=True))
 
 
@@ -346,52 +348,52 @@ def questions(*asked: str) -> tuple[str, ...]:
     return ("rev-parse", "--path-format=absolute", *between[1:])
 
 
-def answers(told: str, count: int = 1) -> list[str]:
+def answers(output: str, count: int = 1) -> list[str]:
     """Parse the values that ``questions`` asked for; raises ``GitError``."""
-    found = told.removesuffix("\n").split(f"\n{_BETWEEN}\n")
+    found = output.removesuffix("\n").split(f"\n{_BETWEEN}\n")
     if len(found) != count:
-        raise GitError(f"git's answer is not of {count} parts: {told[:80]!r}")
+        raise GitError(f"git's answer is not of {count} parts: {output[:80]!r}")
     return found
 
 
 _BETWEEN = "--beads-workers-next"
 
 
-def config(told: str) -> list[tuple[str, str]]:
+def config(output: str) -> list[tuple[str, str]]:
     """Parse the keys and values of ``config -z --get-regexp``; raises ``GitError``."""
-    return [(key, setting) for key, _, setting in (row.partition("\n") for row in names(told))]
+    return [(key, setting) for key, _, setting in (row.partition("\n") for row in names(output))]
 
 
-def merged(told: str) -> tuple[str, list[str], list[str]]:
+def merged(output: str) -> tuple[str, list[str], list[str]]:
     """Parse the output of ``merge-tree -z --name-only``: return the tree, the files with conflicts,
     and the messages about these. Raises ``GitError``."""
-    tree, _, rest = told.partition("\0")
+    tree, _, rest = output.partition("\0")
     if not is_object(tree):
-        raise GitError(f"git's answer names no tree: {told[:80]!r}")
+        raise GitError(f"git's answer names no tree: {output[:80]!r}")
     named, _, rest = rest.partition("\0\0")
     files = [name for name in dict.fromkeys(named.split("\0")) if name]
     # Each message has: number of paths, the paths, the kind, the text.
-    words, said = rest.lstrip("\0").split("\0"), []
+    words, messages = rest.lstrip("\0").split("\0"), []
     while words and words[0].isdigit():
         after = int(words[0]) + 1
         if len(words) > after + 1 and words[after].startswith("CONFLICT"):
-            said.append(words[after + 1].strip())
+            messages.append(words[after + 1].strip())
         words = words[after + 2 :]
-    return tree, files, said
+    return tree, files, messages
 
 
-def lines(told: str, count: int | None = None) -> list[str]:
+def lines(output: str, count: int | None = None) -> list[str]:
     """Split an answer without any other form into lines, as that of ``rev-parse``. ``count``: their
     number, if that is known. Raises ``GitError``."""
-    found = told.removesuffix("\n").split("\n") if told else []
+    found = output.removesuffix("\n").split("\n") if output else []
     if count is not None and len(found) != count:
-        raise GitError(f"git's answer has not {count} lines, but {len(found)}: {told[:80]!r}")
+        raise GitError(f"git's answer has not {count} lines, but {len(found)}: {output[:80]!r}")
     return found
 
 
-def objects(told: str) -> list[str]:
+def objects(output: str) -> list[str]:
     """Parse names of objects, one a line; raises ``GitError``."""
-    found = lines(told)
+    found = lines(output)
     for name in found:
         if not _OBJECT.fullmatch(name):
             raise GitError(f"git's answer names no object: {name[:80]!r}")
@@ -401,10 +403,10 @@ def objects(told: str) -> list[str]:
 _OBJECT = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
-def contents(told: str, count: int) -> list[bytes | None]:
+def contents(output: str, count: int) -> list[bytes | None]:
     """Parse the answer of ``cat-file --batch --follow-symlinks`` for ``count`` paths: None for a
     path that is no file or folder of the repository. Raises ``GitError``."""
-    rest, found = os.fsencode(told), list[bytes | None]()
+    rest, found = os.fsencode(output), list[bytes | None]()
     while rest:
         head, _, rest = rest.partition(b"\n")
         words = head.split(b" ")
@@ -412,14 +414,14 @@ def contents(told: str, count: int) -> list[bytes | None]:
             found.append(None)
             continue
         if not words[-1].isdigit() or len(rest) <= int(words[-1]):
-            raise GitError(f"git's answer is cut off: {told[-80:]!r}")
+            raise GitError(f"git's answer is cut off: {output[-80:]!r}")
         size = int(words[-1])
         # A link that leads out of the repository: its target is printed.
         is_there = words[1:2] in ([b"blob"], [b"tree"]) or words[0] == b"symlink"
         found.append(rest[:size] if is_there else None)
         rest = rest[size + 1 :]
     if len(found) != count:
-        raise GitError(f"git's answer is not of {count} parts: {told[:80]!r}")
+        raise GitError(f"git's answer is not of {count} parts: {output[:80]!r}")
     return found
 
 
@@ -434,16 +436,20 @@ def is_object(name: str) -> bool:
 def environment() -> dict[str, str]:
     """Return the environment of a call of git, without variables that belong to other checkouts."""
     left_out = {*GIT_PLACES, *VARIABLES}
-    return {name: value for name, value in os.environ.items() if name not in left_out} | SAID
+    return {
+        name: value for name, value in os.environ.items() if name not in left_out
+    } | OWN_VARIABLES
 
 
 def complaint(stderr: bytes) -> str:
     """Return the line of stderr that names the problem."""
-    said = [line.strip() for line in os.fsdecode(stderr).splitlines() if line.strip()]
-    telling = next((line for line in said if line.startswith(("fatal:", "error:"))), "")
-    if telling.startswith(_SAYS_NOTHING) and (before := said[: said.index(telling)]):
+    stderr_lines = [line.strip() for line in os.fsdecode(stderr).splitlines() if line.strip()]
+    telling = next((line for line in stderr_lines if line.startswith(("fatal:", "error:"))), "")
+    if telling.startswith(_SAYS_NOTHING) and (
+        before := stderr_lines[: stderr_lines.index(telling)]
+    ):
         return before[-1].removeprefix("ERROR: ")
-    line = telling or (said or [""])[0]
+    line = telling or (stderr_lines or [""])[0]
     return line.removeprefix("fatal: ").removeprefix("error: ").removesuffix(":")
 
 

@@ -36,8 +36,8 @@ WHY = "landing: "
 
 def git_too_old() -> str:
     """Return why nothing can land with this git; "" if it can. Raises ``GitError``."""
-    said = git("/", "version")
-    found = re.match(r"git version ((\d+)\.(\d+)\S*)", said)
+    output = git("/", "version")
+    found = re.match(r"git version ((\d+)\.(\d+)\S*)", output)
     if found is None:
         return "git does not say its version"
     needed = ".".join(map(str, GIT_NEEDED))
@@ -58,18 +58,18 @@ def landed_commits(
     integration branch in question; its commits that a person has rewritten are found again. Raises
     ``GitError``."""
     known = ledger.entries(folder, branch)
-    told = git(
+    output = git(
         folder,
         # Commits merged into it by others may carry copied trailers.
         *("log", "--first-parent", "--topo-order"),
         *([] if known else ["--fixed-strings", "--grep=Verified"]),
         *(log_format("%H", "%B"), *tips, *([f"^{since}"] if since else []), "--", *files),
     )
-    read = rows(told, 2)
-    said = {each.commit: each for each in known if each.commit}
+    read = rows(output, 2)
+    by_commit = {each.commit: each for each in known if each.commit}
     if branch:
-        said |= ledger.moved(folder, known, tips[0], [commit for commit, _ in read])[0]
-    found = (said.get(commit) or _read(commit, message) for commit, message in read)
+        by_commit |= ledger.moved(folder, known, tips[0], [commit for commit, _ in read])[0]
+    found = (by_commit.get(commit) or _read(commit, message) for commit, message in read)
     return [each for each in found if each is not None]
 
 
@@ -77,9 +77,9 @@ def as_landed(folder: str, commits: Sequence[str]) -> list[LandedCommit]:
     """Return what is known of those of these commits that the lander wrote; raises ``GitError``."""
     if not commits:
         return []
-    said = {each.commit: each for each in ledger.entries(folder)}
-    told = git(folder, "log", "--no-walk=unsorted", log_format("%H", "%B"), *commits)
-    found = (said.get(commit) or _read(commit, message) for commit, message in rows(told, 2))
+    by_commit = {each.commit: each for each in ledger.entries(folder)}
+    output = git(folder, "log", "--no-walk=unsorted", log_format("%H", "%B"), *commits)
+    found = (by_commit.get(commit) or _read(commit, message) for commit, message in rows(output, 2))
     return [each for each in found if each is not None]
 
 
@@ -102,10 +102,17 @@ def trailers(message: str) -> dict[str, str]:
 
 
 def _read(commit: str, message: str) -> LandedCommit | None:
-    said = trailers(message)
-    verified, issue_id = said.get("Verified", said.get("Verified-in", "")), said.get("Issue", "")
-    attempt, run_id, undoes = said.get("Attempt", ""), said.get("Run", ""), said.get("Undoes", "")
-    ours = bool(undoes) if "Undoes" in said else bool(issue_id and attempt.isdecimal() and run_id)
+    values = trailers(message)
+    verified, issue_id = (
+        values.get("Verified", values.get("Verified-in", "")),
+        values.get("Issue", ""),
+    )
+    attempt, run_id, undoes = (
+        values.get("Attempt", ""),
+        values.get("Run", ""),
+        values.get("Undoes", ""),
+    )
+    ours = bool(undoes) if "Undoes" in values else bool(issue_id and attempt.isdecimal() and run_id)
     if not verified or not ours:
         return None
     tree = verified.split()[0] if verified != "none" else ""
@@ -133,8 +140,8 @@ def merge_command(folder: str, branch: str) -> str:
     """
     target = branch.partition("/")[2]
     asked = ("for-each-ref", row_format("%(refname)", "%(objectname)"))
-    told = git(folder, *asked, f"refs/heads/{branch}", f"refs/heads/{target}")
-    refs = {row[0]: row[1] for row in rows(told, 2)}
+    output = git(folder, *asked, f"refs/heads/{branch}", f"refs/heads/{target}")
+    refs = {row[0]: row[1] for row in rows(output, 2)}
     tip, mine = refs.get(f"refs/heads/{branch}"), refs.get(f"refs/heads/{target}")
     if tip is None:
         return ""

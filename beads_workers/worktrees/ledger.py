@@ -57,9 +57,9 @@ def ledger_ref(branch: str) -> str:
 def entry_text(entries: Sequence[LandedCommit]) -> str:
     """Return the message of one commit of the ledger."""
     names = dict.fromkeys(each.issue_id for each in entries if each.issue_id)
-    said = [json.dumps(to_plain(each, sparse=True), sort_keys=True) for each in entries]
+    texts = [json.dumps(to_plain(each, sparse=True), sort_keys=True) for each in entries]
     what = "taken back" if any(each.undoes for each in entries) else "landed"
-    return "\n".join([" ".join([f"{what}:", *names]), "", *said, ""])
+    return "\n".join([" ".join([f"{what}:", *names]), "", *texts, ""])
 
 
 def entry_commit(folder: str, parents: Iterable[str], entries: Sequence[LandedCommit]) -> str:
@@ -67,13 +67,13 @@ def entry_commit(folder: str, parents: Iterable[str], entries: Sequence[LandedCo
     tree = _empty_tree(folder)
     named = [word for parent in parents for word in ("-p", parent)]
     made = (*FALLBACK_IDENTITY, "-c", "commit.gpgSign=false", "commit-tree", tree, *named)
-    return git(folder, *made, given=entry_text(entries)).strip()
+    return git(folder, *made, stdin=entry_text(entries)).strip()
 
 
 @functools.cache
 def _empty_tree(folder: str) -> str:
     """Write the tree without files, once: the entries keep it."""
-    return git(folder, "mktree", given="").strip()
+    return git(folder, "mktree", stdin="").strip()
 
 
 def entries(folder: str, branch: str = "") -> list[LandedCommit]:
@@ -82,9 +82,9 @@ def entries(folder: str, branch: str = "") -> list[LandedCommit]:
     ref = ledger_ref(branch) if branch else f"{LEDGERS}/*"
     # A pattern may match nothing; a plain name may not.
     pattern = f"{LEDGERS}/[{ref[len(LEDGERS) + 1]}]{ref[len(LEDGERS) + 2 :]}" if branch else ref
-    told = git(folder, "log", "--topo-order", "--reverse", f"--glob={pattern}", log_format("%B"))
-    said = [line for (message,) in rows(told, 1) for line in message.split("\n")]
-    read = (read_entry(line) for line in said if line.startswith("{"))
+    output = git(folder, "log", "--topo-order", "--reverse", f"--glob={pattern}", log_format("%B"))
+    message_lines = [line for (message,) in rows(output, 1) for line in message.split("\n")]
+    read = (read_entry(line) for line in message_lines if line.startswith("{"))
     return [each for each in read if each is not None]
 
 
@@ -149,9 +149,9 @@ def _patches(folder: str, commits: Sequence[str]) -> dict[str, str]:
     asked = "".join(f"{name}{end}\n" for name in commits for end in ("", "^1"))
     if not asked:
         return {}
-    told = lines(git(folder, "cat-file", "--batch-check=%(objectname)", given=asked))
-    pairs = zip(told[::2], told[1::2], strict=True)
+    output = lines(git(folder, "cat-file", "--batch-check=%(objectname)", stdin=asked))
+    pairs = zip(output[::2], output[1::2], strict=True)
     both = "".join(f"{commit} {parent}\n" for commit, parent in pairs if " " not in commit + parent)
-    patches = git(folder, *_PATCH, given=both) if both else ""
-    told = lines(git(folder, "patch-id", "--stable", given=patches)) if patches else []
-    return {line.split(" ")[1]: line.split(" ")[0] for line in told}
+    patches = git(folder, *_PATCH, stdin=both) if both else ""
+    output = lines(git(folder, "patch-id", "--stable", stdin=patches)) if patches else []
+    return {line.split(" ")[1]: line.split(" ")[0] for line in output}

@@ -91,9 +91,9 @@ def find_base(folder: str, base: str) -> str | None:
     if may_be_branch and git_or_none(folder, "show-ref", "--verify", "--quiet", branch) is not None:
         name = branch
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    told = git_or_none(folder, *asked)
+    output = git_or_none(folder, *asked)
     # git repeats the option; the commit is in the last line.
-    return lines(told)[-1] if told is not None else None
+    return lines(output)[-1] if output is not None else None
 
 
 def base_of(settings: Worktrees) -> str:

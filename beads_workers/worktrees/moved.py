@@ -21,8 +21,8 @@ def moved(records: Records, common: str) -> list[WorktreeRecord]:
     worktrees are this one's. A record without a worktree is included if its place is gone. Nothing
     is changed."""
     others = [record for record in records.all() if record.common != common]
-    here = _tokens(common) if others else {}
-    return [record for record in others if _is_of(record, here)]
+    tokens = _tokens(common) if others else {}
+    return [record for record in others if _is_of(record, tokens)]
 
 
 def lead_back(records: Records, project: Path, common: str) -> None:
@@ -30,14 +30,14 @@ def lead_back(records: Records, project: Path, common: str) -> None:
     directory. If a file cannot be written, its worktree stays as it is."""
     if not (away := moved(records, common)):
         return
-    here = _tokens(common)
+    tokens = _tokens(common)
     for record in away:
         lock = records.lock(record)
         if lock is None:
             continue  # It is being made or removed.
         try:
             now = replace(record, common=common)
-            if (directory := here.get(record.token)) is not None:
+            if (directory := tokens.get(record.token)) is not None:
                 now = replace(now, path=_lead(directory, record, project, records))
             records.rewrite(now)
         except OSError:
@@ -57,9 +57,9 @@ def _tokens(common: str) -> dict[str, Path]:
     return {token: directory for token, directory in found if token is not None}
 
 
-def _is_of(record: WorktreeRecord, here: dict[str, Path]) -> bool:
+def _is_of(record: WorktreeRecord, tokens: dict[str, Path]) -> bool:
     # A copy of a project has the same tokens as the original, which they belong to.
-    if record.token in here:
+    if record.token in tokens:
         return record.token not in _tokens(record.common)
     return not Path(record.common).exists()
 

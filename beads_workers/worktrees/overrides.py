@@ -126,7 +126,7 @@ VARIABLES = frozenset(
 )
 """Variables with the same effects; no call of ours gets them."""
 
-SAID = {
+OWN_VARIABLES = {
     # There is nobody to ask, and a status must not write to an index that others use.
     "GIT_EDITOR": "true",
     "GIT_MERGE_AUTOEDIT": "no",

@@ -46,9 +46,9 @@ def _repository_of(folder: Path) -> Path | None:
     for gate in folder.glob("bw-gate-*/.git"):
         with suppress(OSError):
             # ``gitdir: <common>/worktrees/<name>``
-            said = Path(os.fsdecode(gate.read_bytes()).removeprefix("gitdir:").strip())
-            if said.is_absolute() and said.parent.name == "worktrees":
-                return said.parent.parent
+            git_directory = Path(os.fsdecode(gate.read_bytes()).removeprefix("gitdir:").strip())
+            if git_directory.is_absolute() and git_directory.parent.name == "worktrees":
+                return git_directory.parent.parent
     return None
 
 
@@ -70,9 +70,9 @@ def make_folder(folder: Path) -> None:
 
 def cache_folder(*names: str) -> Path:
     """Return a folder of ours in the user's cache folder, which may not exist yet."""
-    said = os.environ.get("XDG_CACHE_HOME", "")
+    configured = os.environ.get("XDG_CACHE_HOME", "")
     # By the XDG specification a relative path does not count.
-    home = Path(said) if os.path.isabs(said) else Path.home() / ".cache"  # noqa: PTH117
+    home = Path(configured) if os.path.isabs(configured) else Path.home() / ".cache"  # noqa: PTH117
     return home.joinpath("beads-workers", *names)
 
 

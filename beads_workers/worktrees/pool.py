@@ -27,7 +27,7 @@ from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.settings import Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.runtime.beside import MODULE, POOL
-from beads_workers.runtime.processes import heard, wake_on
+from beads_workers.runtime.processes import received_signals, wake_on
 from beads_workers.worktrees import making, removal
 from beads_workers.worktrees.git import GitError, answers, git, questions
 from beads_workers.worktrees.records import AHEAD, Records, WorktreeRecord, new_token, token_in
@@ -363,7 +363,7 @@ def main() -> int:
         while not ends:
             for key, _ in selector.select():
                 if key.data is None:
-                    ends = key.fd == 0 or bool(heard(wake_up))
+                    ends = key.fd == 0 or bool(received_signals(wake_up))
                 else:
                     key.data()
     except OSError as error:

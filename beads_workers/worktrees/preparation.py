@@ -82,8 +82,8 @@ def keep_refs(folder: str) -> None:
     be named afterwards."""
     try:
         directory = Path(folder, ".git").read_text().removeprefix("gitdir:").strip()
-        told = git(folder, "for-each-ref", "--format=%(objectname) %(refname)")
-        Path(directory, REFS_FILE).write_text(told, "utf-8", "surrogateescape")
+        refs = git(folder, "for-each-ref", "--format=%(objectname) %(refname)")
+        Path(directory, REFS_FILE).write_text(refs, "utf-8", "surrogateescape")
         programs.keep(Path(directory))
     except GitError as error:
         raise making.CannotPrepare(str(error)) from None

@@ -94,7 +94,7 @@ def _running(files: Mapping[str, str], git: Callable[..., str]) -> dict[str, lis
         if name not in SETTINGS:
             found[name] = [text]
             continue
-        for key, said in config(git("config", "--file", "-", "--list", "-z", given=text)):
+        for key, setting in config(git("config", "--file", "-", "--list", "-z", stdin=text)):
             if RUNS.fullmatch(key):
-                found.setdefault(key, []).append(said)
+                found.setdefault(key, []).append(setting)
     return found

@@ -1,9 +1,9 @@
 """Records of every worktree that we made: only worktrees with a record are ever removed.
 
     .beads-workers/worktree-records/
-      <name>.json    its attempt; written before git is called, locked (flock) while it is made
+      <name>.json    the worktree's attempt; written before git is called, locked (flock) meanwhile
       <name>.ready   exists once a task may run in the worktree
-      <name>.ahead   state of a finished worktree that was made ahead; gone once an attempt takes it
+      <name>.ahead   state of a worktree that was made before an attempt needed it, and that is free
 
 A worktree is ours only while the git directory that git keeps for it holds the record's token.
 Without the token, whatever stands at that path is a stranger's.
@@ -66,8 +66,8 @@ class Records:
         self.folder = state_directory / RECORDS
 
     def all(self) -> list[WorktreeRecord]:
-        """Return the readable records by name, without those of worktrees made ahead that an
-        attempt has taken."""
+        """Return all readable records, sorted by name. A worktree that was made ahead and then
+        taken may have two: of these, only the attempt's."""
         found = self._read()
         taken = {record.token for record in found if record.issue_id}
         return [record for record in found if record.issue_id or record.token not in taken]
@@ -118,8 +118,8 @@ class Records:
     ) -> tuple[WorktreeRecord, int]:
         """Give the worktree to another worker; return the new record, and the lock on it.
 
-        The caller has the old record locked. A process that has read the old record does not remove
-        the worktree.
+        The caller has the old record locked. A process that has read the old record can lock it
+        no longer, so it does not remove the worktree.
         """
         taken = replace(record, run_id=run_id, worker_id=worker_id)
         return taken, self.begin(taken)
@@ -178,8 +178,11 @@ class Records:
             return None
 
     def lock(self, record: WorktreeRecord) -> int | None:
-        """Lock the record while the descriptor is open. None if it is being made or removed, is
-        gone, or has changed since it was read."""
+        """Lock the record, and return a descriptor: the lock holds until that is closed.
+
+        None if the worktree is being made or removed, or if the record is gone or has changed since
+        it was read.
+        """
         lock = _lock_this(self.folder / f"{record.name}.json")
         if lock is not None and self.find(record.name) != record:
             os.close(lock)
@@ -201,7 +204,7 @@ class Records:
     def in_use(self, record: WorktreeRecord) -> bool:
         """Return whether the worktree's run lives, and its worker has entered no other worktree
         since; one made ahead is in use while its run lives."""
-        # Imported here: each attempt starts programs that make worktrees and never ask this.
+        # Imported here: programs of attempts make worktrees, start often, and never call this.
         from beads_workers.runtime.run_directory import RunDirectory
 
         runs = RunDirectory(self.state_directory)
@@ -214,7 +217,8 @@ class Records:
 
 
 def _lock_this(path: Path, *, create: bool = False) -> int | None:
-    """Lock the file at this path; None if it is locked, gone, or not the file that was opened."""
+    """Lock the file at this path; None if it is locked or gone, or if another file has
+    taken its place meanwhile."""
     try:
         lock = try_lock(path, create=create)
     except FileNotFoundError:
@@ -269,10 +273,10 @@ def git_directories(common: str) -> Iterator[tuple[Path, Path]]:
 def led_to(folder: Path) -> Path | None:
     """Return the git directory that the ``.git`` file of a worktree names, if there is one."""
     try:
-        said = os.fsdecode((folder / ".git").read_bytes())
+        text = os.fsdecode((folder / ".git").read_bytes())
     except OSError:
         return None
-    return folder / said.removeprefix("gitdir:").strip()
+    return folder / text.removeprefix("gitdir:").strip()
 
 
 def new_token() -> str:

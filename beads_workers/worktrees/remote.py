@@ -76,13 +76,13 @@ def remote_heads(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str
     return heads
 
 
-def ahead(branch: str, remote: str, there: str) -> str:
-    """Return the message for a ``branch`` with commits here that the remote, at ``there``, has
+def ahead(branch: str, remote: str, tip: str) -> str:
+    """Return the message for a ``branch`` with commits here that the remote, at ``tip``, has
     not."""
     return (
         f"{branch} has commits here that {remote} has not:"
         f" 'git push {remote} {branch}' takes them there, 'git branch -f"
-        f" {branch} {there[:12]}' drops them"
+        f" {branch} {tip[:12]}' drops them"
     )
 
 
@@ -164,8 +164,8 @@ def _refusal(done: GitCall, ref: str) -> tuple[str, str]:
 
 
 def _listed(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
-    told = _answered(folder, remote, "ls-remote", "--", remote, *refs)
-    found = (line.partition("\t") for line in lines(told))
+    output = _answered(folder, remote, "ls-remote", "--", remote, *refs)
+    found = (line.partition("\t") for line in lines(output))
     return {ref: commit for commit, _, ref in found if ref in refs and is_object(commit)}
 
 
@@ -218,7 +218,9 @@ def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall
 
 def _remote(errors: bytes) -> tuple[str, ...]:
     """Return the lines of the remote without its progress, and no more than people read."""
-    said = [line.strip() for line in os.fsdecode(errors).replace("\r", "\n").split("\n")]
-    own = [line.removeprefix("remote:").strip() for line in said if line.startswith("remote:")]
+    error_lines = [line.strip() for line in os.fsdecode(errors).replace("\r", "\n").split("\n")]
+    own = [
+        line.removeprefix("remote:").strip() for line in error_lines if line.startswith("remote:")
+    ]
     kept = [printable(line, REMOTE_CHARS_MAX) for line in own if line and "error: hook" not in line]
     return tuple(kept[:REMOTE_LINES_MAX])

@@ -167,17 +167,17 @@ class Repository:
         """Our branches: the commit of each, and the worktree that has it checked out ("" for
         none)."""
         wanted = row_format("%(refname:lstrip=2)", "%(objectname)", "%(worktreepath)")
-        told = git(self.common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
-        return {branch: (commit, path) for branch, commit, path in rows(told, 3)}
+        output = git(self.common, "for-each-ref", wanted, f"refs/heads/{BRANCHES}/")
+        return {branch: (commit, path) for branch, commit, path in rows(output, 3)}
 
     @cached_property
     def elsewhere(self) -> list[str]:
         """Commits that keep others alive: every branch but ours, remote branches, and tags."""
         kinds = ("%(objecttype)", "%(objectname)", "%(*objecttype)", "%(*objectname)")
         places = ("refs/heads", "refs/remotes", "refs/tags")
-        told = git(self.common, "for-each-ref", row_format("%(refname)", *kinds), *places)
+        output = git(self.common, "for-each-ref", row_format("%(refname)", *kinds), *places)
         found: set[str] = set()
-        for name, kind, commit, tagged_kind, tagged in rows(told, 5):
+        for name, kind, commit, tagged_kind, tagged in rows(output, 5):
             if not name.startswith(f"refs/heads/{BRANCHES}/"):
                 both = ((kind, commit), (tagged_kind, tagged))
                 found.update(each for what, each in both if what == "commit")
@@ -246,16 +246,16 @@ class Repository:
         """Branches on which something was stashed, once for each stash."""
         if not git(self.common, "for-each-ref", "refs/stash"):
             return []
-        told = git(self.common, "log", "-g", log_format("%gs"), "refs/stash", "--")
-        heads = [subject.partition(":")[0] for (subject,) in rows(told, 1)]
+        output = git(self.common, "log", "-g", log_format("%gs"), "refs/stash", "--")
+        heads = [subject.partition(":")[0] for (subject,) in rows(output, 1)]
         return [head.removeprefix("WIP on ").removeprefix("On ") for head in heads]
 
     def only_in(self, tips: list[str]) -> list[str]:
         """Return the commits behind these tips that are on no branch, remote branch or tag but
         ours."""
         others = [f"^{commit}" for commit in self.elsewhere]
-        given = "".join(f"{line}\n" for line in (*tips, *others))
-        return objects(git(self.common, "rev-list", "--stdin", given=given))
+        revisions = "".join(f"{line}\n" for line in (*tips, *others))
+        return objects(git(self.common, "rev-list", "--stdin", stdin=revisions))
 
 
 @dataclass(slots=True)
@@ -436,12 +436,12 @@ STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=non
 """Arguments of the call whose output ``parse_status`` reads."""
 
 
-def parse_status(told: str) -> tuple[str | None, str | None, tuple[str, ...]]:
+def parse_status(output: str) -> tuple[str | None, str | None, tuple[str, ...]]:
     """Parse the output of git for ``status``."""
     head = branch = None
     changes: list[str] = []
     renamed = False
-    for row in names(told):
+    for row in names(output):
         if renamed:
             renamed = False
         elif row.startswith("# branch.oid "):

@@ -26,8 +26,8 @@ def report(asked: Preparation) -> str:
     if not git(record.path, "for-each-ref", "--format=%(refname)", ref):
         return f"its branch {record.branch} is gone"
     commits = int(git(record.path, "rev-list", "--count", f"{record.base}..{ref}"))
-    said = what_came_of_it(record.branch, commits, len(changes))
-    return said if at == record.branch else f"{said}; {_elsewhere(record.path, at)}"
+    text = what_came_of_it(record.branch, commits, len(changes))
+    return text if at == record.branch else f"{text}; {_elsewhere(record.path, at)}"
 
 
 def _elsewhere(folder: str, at: str | None) -> str:

@@ -18,10 +18,10 @@ def check_untracked(root: Path) -> None:
     if not is_in_index(root):
         return
     try:
-        told = git(str(root.parent), "ls-files", "-z", "--", f":(literal){root.name}")
+        output = git(str(root.parent), "ls-files", "-z", "--", f":(literal){root.name}")
     except GitError as error:
         raise Untrusted(root, f"may be tracked by git, which cannot say ({error})", "") from None
-    for name in names(told):
+    for name in names(output):
         below = name.removeprefix(root.name).removeprefix("/")
         if below not in BELIEVED:
             path = root.parent / name

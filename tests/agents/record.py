@@ -177,7 +177,7 @@ def record(agent: str, version: str, scenario: Scenario) -> RunEnding:
 
 def _run(
     argv: Sequence[str],
-    given: str,
+    text: str,
     work: Path,
     environment: dict[str, str],
     scenario: Scenario,
@@ -208,7 +208,7 @@ def _run(
     if scenario.send:
         threading.Thread(target=send).start()
     try:
-        stdout, stderr = process.communicate(given.encode(), PATIENCE_SECONDS)
+        stdout, stderr = process.communicate(text.encode(), PATIENCE_SECONDS)
     finally:
         over.set()
         # What a tool left behind is in a session of its own, and ends by itself.

@@ -33,10 +33,10 @@ def events(name: str, data: bytes, last: Totals | None = None) -> list[Event]:
     return [*parser.feed(data), *parser.end()]
 
 
-def heard(name: str, data: bytes, last: Totals | None = None) -> Tally:
+def tally_of(name: str, data: bytes, last: Totals | None = None) -> Tally:
     """Their sum."""
     tally = Tally()
-    tally.hear(events(name, data, last))
+    tally.apply(events(name, data, last))
     return tally
 
 

@@ -15,7 +15,7 @@ from beads_workers.agents.adapter import (
     names,
     shown,
 )
-from tests.agents.streams import GOOD, adapter, heard
+from tests.agents.streams import GOOD, adapter, tally_of
 from tests.test_tidy import PACKAGE, impurities, loaded, tree
 
 SESSION = "00000000-0000-4000-8000-000000000001"
@@ -90,7 +90,7 @@ def test_a_session_is_resumed_and_ours_is_given_where_it_takes_one(name: str) ->
 
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_a_good_run_is_understood(name: str) -> None:
-    tally = heard(name, GOOD[name])
+    tally = tally_of(name, GOOD[name])
     assert tally.result == events.FinalResult("All is there.", True)
     assert tally.session and tally.activity
     assert tally.failure is None and not tally.printed and not tally.denied

@@ -25,9 +25,9 @@ def judged(recorded: Recorded, piece_bytes: int = 1 << 16) -> Verdict:
     adapter = _adapter(recorded)
     tally, parser = Tally(), adapter.parser()
     for at in range(0, len(recorded.stdout), piece_bytes):
-        tally.hear(parser.feed(recorded.stdout[at : at + piece_bytes]))
-    tally.hear(parser.end())
-    tally.hear(parser.feed(recorded.stderr.encode()) + parser.end())
+        tally.apply(parser.feed(recorded.stdout[at : at + piece_bytes]))
+    tally.apply(parser.end())
+    tally.apply(parser.feed(recorded.stderr.encode()) + parser.end())
     return adapter.verdict(tally, _ending(recorded, "result" if tally.result else "timeout"))
 
 

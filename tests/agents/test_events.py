@@ -29,7 +29,7 @@ PRICES = {"*": Price(1.0, 1.0), "gpt-5*": Price(2.0, 10.0, 0.5), "gpt-5-mini": P
 def tally(*events: Event) -> Tally:
     """The sum of these."""
     found = Tally()
-    found.hear(events)
+    found.apply(events)
     return found
 
 

@@ -50,7 +50,7 @@ def test_garbage_between_lines_changes_nothing(
 @given(st.sampled_from(sorted(names())), st.binary(max_size=300))
 def test_nothing_raises(name: str, data: bytes) -> None:
     tally = Tally()
-    tally.hear(events(name, data))
+    tally.apply(events(name, data))
     assert tally.result is None
 
 
@@ -74,12 +74,12 @@ def test_a_hundred_megabytes_cost_no_memory(line: bytes) -> None:
     tracemalloc.start()
     try:
         for _ in range(100):
-            tally.hear(parser.feed(piece))
+            tally.apply(parser.feed(piece))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 4 * LINE_BYTES_MAX
-    tally.hear(parser.feed(b"\n" + GOOD["claude"]))
+    tally.apply(parser.feed(b"\n" + GOOD["claude"]))
     assert tally.result == FinalResult("All is there.", True)
 
 

@@ -18,7 +18,7 @@ def used(tokens: int, money: float | None = None, model: str = "m") -> Usage:
     return Usage(model, tokens, tokens // 10, money=money)
 
 
-def told(increments: list[Usage]) -> tuple[int, float]:
+def tokens_and_money(increments: list[Usage]) -> tuple[int, float]:
     """Tokens and dollars of them."""
     return sum(u.tokens for u in increments), sum(u.money or 0.0 for u in increments)
 
@@ -69,7 +69,7 @@ def test_processes_of_one_session_are_counted_once(
         if end == "ends":
             saved = process.result()
         expected += sum(answers)
-        counted += told(process.increments)[0]
+        counted += tokens_and_money(process.increments)[0]
         last = from_object(json.loads(json.dumps(process.usage.totals().to_object())))
     assert counted == expected
 
@@ -78,11 +78,11 @@ def test_a_total_of_the_session_after_a_resume_counts_what_is_new() -> None:
     first = Increments()
     first.begin("s")
     first.answer("m1", used(1000))
-    assert told(first.total([used(1000, 0.00225)])) == (0, 0.00225)
+    assert tokens_and_money(first.total([used(1000, 0.00225)])) == (0, 0.00225)
     second = Increments(first.totals())
     second.begin("s")
     second.answer("m1", used(1000))
-    tokens, money = told(second.total([used(2000, 0.0045)]))
+    tokens, money = tokens_and_money(second.total([used(2000, 0.0045)]))
     assert (tokens, round(money, 6)) == (0, 0.00225)
 
 
@@ -90,50 +90,50 @@ def test_a_total_of_the_process_after_a_resume_counts_whole() -> None:
     second = Increments(Totals("s", {"m": used(1000, 0.00225)}))
     second.begin("s")
     second.answer("m1", used(1000))
-    assert told(second.total([used(1000, 0.00225)])) == (0, 0.00225)
+    assert tokens_and_money(second.total([used(1000, 0.00225)])) == (0, 0.00225)
 
 
 def test_the_total_saved_by_a_process_that_was_ended_is_known_by_what_was_heard() -> None:
     """After TERM the session has the part that this one was only heard to use; after KILL not."""
     died = Increments(Totals("s", {"m": used(1000, 1.0)}))
     died.begin("s")
-    assert told(died.answer("m1", used(500))) == (550, 0.0)
+    assert tokens_and_money(died.answer("m1", used(500))) == (550, 0.0)
     for saved in (1500, 1000, 0):
         third = Increments(died.totals())
         third.begin("s")
         third.answer("m1", used(300))
-        assert told(third.total([used(saved + 300)])) == (0, 0.0)
+        assert tokens_and_money(third.total([used(saved + 300)])) == (0, 0.0)
 
 
 def test_a_thread_that_says_only_its_total_counts_the_difference() -> None:
     again = Increments(Totals("s", {"m": used(1000)}))
     again.begin("s")
-    assert told(again.total([used(2000)])) == (1100, 0.0)
+    assert tokens_and_money(again.total([used(2000)])) == (1100, 0.0)
 
 
 def test_another_session_begins_at_nothing() -> None:
     other = Increments(Totals("s", {"m": used(1000)}))
     other.begin("t")
-    assert told(other.total([used(1000)])) == (1100, 0.0)
+    assert tokens_and_money(other.total([used(1000)])) == (1100, 0.0)
     assert other.totals().session == "t"
 
 
 def test_several_totals_of_one_process_are_not_added() -> None:
     usage = Increments()
-    assert told(usage.total([used(1000, 1.0)])) == (1100, 1.0)
-    assert told(usage.total([used(1500, 1.5)])) == (550, 0.5)
+    assert tokens_and_money(usage.total([used(1000, 1.0)])) == (1100, 1.0)
+    assert tokens_and_money(usage.total([used(1500, 1.5)])) == (550, 0.5)
 
 
 def test_of_a_repeated_answer_only_what_is_more_counts() -> None:
     usage = Increments()
-    assert told(usage.answer("m1", Usage("m", 1000, 1))) == (1001, 0.0)
-    assert told(usage.answer("m1", Usage("m", 1000, 20))) == (19, 0.0)
+    assert tokens_and_money(usage.answer("m1", Usage("m", 1000, 1))) == (1001, 0.0)
+    assert tokens_and_money(usage.answer("m1", Usage("m", 1000, 20))) == (19, 0.0)
     assert usage.answer("m1", Usage("m", 1000, 20)) == []
 
 
 def test_answers_without_an_id_are_all_counted_and_ids_are_forgotten_at_last() -> None:
     usage = Increments()
-    assert told(usage.answer("", used(10)) + usage.answer("", used(10))) == (22, 0.0)
+    assert tokens_and_money(usage.answer("", used(10)) + usage.answer("", used(10))) == (22, 0.0)
     for number in range(3 * MESSAGES_MAX):
         usage.answer(f"m{number}", used(10))
     assert len(usage._messages) == MESSAGES_MAX

@@ -26,7 +26,7 @@ LIMIT = "You've hit your 5-hour limit · resets 10:22am (UTC)"
 def judged(*events: Event, ending: verdict.RunEnding = WELL) -> verdict.Verdict:
     """The verdict on a run that said this."""
     tally = Tally()
-    tally.hear(events)
+    tally.apply(events)
     return verdict.judge(tally, ending)
 
 

@@ -38,7 +38,7 @@ def context(folder: Path, log: IO[bytes], **others: Any) -> AttemptContext:
         "log": MaskedLog({}, log.fileno()),
         "usage": UsageFile(str(folder / "usage")),
         "clocks": Clocks(),
-        "told": lambda: False,
+        "must_end": lambda: False,
         "pays_overage": False,
         "changed": lambda: True,
         "tell": lambda activity: None,

@@ -29,8 +29,8 @@ def run(directory: RunDirectory, *records: Record) -> Path:
 
 
 def end(issue_id: str, commit: str, verdict: str = "finish") -> Finished:
-    told = Receipt("done", commits=(commit,))
-    return Finished(issue_id, "W1", 1, f"r.{commit}", "success", verdict, receipt=told)
+    receipt = Receipt("done", commits=(commit,))
+    return Finished(issue_id, "W1", 1, f"r.{commit}", "success", verdict, receipt=receipt)
 
 
 def asked(runs: Path | str, *needed: str) -> Assignment:

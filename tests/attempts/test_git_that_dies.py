@@ -56,7 +56,7 @@ class Place:
         self.mortal = MortalGit(folder / "bin")
         self.folder = folder
 
-    def again(self) -> None:
+    def begin_again(self) -> None:
         git(self.checkout, "worktree", "remove", "--force", str(self.worktree), check=False)
         git(self.checkout, "update-ref", "-d", "refs/bw/attempts/i-1/1")
         git(self.checkout, "worktree", "add", "-q", "-B", "bw/i-1/1", str(self.worktree), self.base)
@@ -105,7 +105,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 def test_what_a_command_did_to_other_refs_and_what_is_hidden_is_named(place: Place) -> None:
-    place.again()
+    place.begin_again()
     (place.checkout / ".git/info").mkdir(exist_ok=True)
     (place.checkout / ".git/info/exclude").write_text("*.cache\n")
     keep_refs(str(place.worktree))
@@ -122,7 +122,7 @@ def test_what_a_command_did_to_other_refs_and_what_is_hidden_is_named(place: Pla
 def test_what_a_command_left_is_delivered_with_few_calls_of_git(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place.again()
+    place.begin_again()
     keep_refs(str(place.worktree))
     (place.worktree / "cart.py").write_text("1\n")
     counting = CountingGit(tmp_path / "counting")
@@ -151,7 +151,7 @@ def test_work_that_git_cannot_commit_is_no_fault_of_its_issue(
     place: Place, how: str, error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORKS", "1")
-    place.again()
+    place.begin_again()
     place.mortal.dies(how)
     by_agent = place.attempt()
     by_command = answered(PREPARATION, "A cart")
@@ -165,7 +165,7 @@ def test_work_that_git_cannot_commit_is_no_fault_of_its_issue(
 
 
 def test_what_the_agent_has_put_in_the_way_of_its_work_is_charged(place: Place) -> None:
-    place.again()
+    place.begin_again()
     (place.worktree / "cart.py").write_text("1\n")
     git(place.worktree, "checkout", "-q", "--detach")
     (place.checkout / ".git/worktrees/worktree/CHERRY_PICK_HEAD").write_text(f"{place.base}\n")
@@ -178,7 +178,7 @@ def test_a_git_that_refuses_in_the_middle_is_an_answer_with_its_words(
 ) -> None:
     """A traceback would be none, and what the agent said and used would be lost."""
     monkeypatch.setenv("WORKS", "1")
-    place.again()
+    place.begin_again()
     answer = AgentAttempt(place.asked("rm .git && git init -q .")).run()
     assert answer.outcome is OutcomeKind.ERROR and "is another repository" in answer.error
     assert answer.receipt.agent == "claude"
@@ -188,7 +188,7 @@ def test_a_machine_that_fails_is_no_missing_program(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORKS", "1")
-    place.again()
+    place.begin_again()
 
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/index")

@@ -103,9 +103,9 @@ class Remote:
         commit(self.folder, "a.py")
         git(self.folder, "remote", "add", "origin", str(self.bare))
 
-    def pushes(self, *argv: str, given: Mapping[str, str] | None = None) -> bool:
+    def pushes(self, *argv: str, variables: Mapping[str, str] | None = None) -> bool:
         """Whether anything has arrived."""
-        environment = {**os.environ, **IDENTITY, **(given or {})}
+        environment = {**os.environ, **IDENTITY, **(variables or {})}
         environment |= no_push(environment, str(self.folder))
         subprocess.run(argv, cwd=self.folder, env=environment, capture_output=True, check=False)
         return bool(git(self.bare, "for-each-ref"))
@@ -127,8 +127,8 @@ def remote(tmp_path: Path) -> Remote:
     ],
 )
 def test_no_push_arrives(remote: Remote, line: str) -> None:
-    said = line.format(folder=remote.folder, bare=remote.bare)
-    assert not remote.pushes("sh", "-c", said)
+    line_run = line.format(folder=remote.folder, bare=remote.bare)
+    assert not remote.pushes("sh", "-c", line_run)
 
 
 def test_nor_to_a_push_url_that_was_there_before(remote: Remote) -> None:
@@ -152,25 +152,25 @@ def test_an_agent_signs_nothing_in_a_worktree_of_its_own_and_elsewhere_as_the_us
         environment = {**os.environ, **own}
         environment |= no_push(environment, str(top))
         asked = ["git", "config", "--type=bool", "commit.gpgSign"]
-        told = subprocess.run(asked, cwd=top, env=environment, capture_output=True, check=True)
-        assert told.stdout.decode().strip() == signs
+        done = subprocess.run(asked, cwd=top, env=environment, capture_output=True, check=True)
+        assert done.stdout.decode().strip() == signs
 
 
 @pytest.mark.parametrize("count", ["1", "-3", "many", ""])
 def test_what_the_user_has_set_in_the_environment_stays(remote: Remote, count: str) -> None:
     given = {"GIT_CONFIG_COUNT": count, "GIT_CONFIG_KEY_0": "user.name"}
     given |= {"GIT_CONFIG_VALUE_0": "somebody"}
-    assert not remote.pushes("git", "push", "origin", "HEAD:main", given=given)
+    assert not remote.pushes("git", "push", "origin", "HEAD:main", variables=given)
     environment = {**os.environ, **given}
     environment |= no_push(environment, str(remote.folder))
-    said = subprocess.run(
+    done = subprocess.run(
         ["git", "config", "user.name"],
         cwd=remote.folder,
         env=environment,
         capture_output=True,
         text=True,
     )
-    assert (said.stdout == "somebody\n") is (count == "1")
+    assert (done.stdout == "somebody\n") is (count == "1")
 
 
 def test_the_wall_is_what_refuses_it(remote: Remote) -> None:
@@ -200,8 +200,8 @@ def test_nor_to_a_push_url_that_the_agent_sets_itself(remote: Remote, url: str) 
 def test_a_git_of_ours_refuses_it_to_any_remote(remote: Remote, tmp_path: Path, line: str) -> None:
     guards = tmp_path / "guards"
     given = guard_environment(os.environ, str(remote.folder), "i-1", guards)
-    said = line.format(bare=remote.bare, git="git")
-    assert not remote.pushes("sh", "-c", said, given=given)
+    command = line.format(bare=remote.bare, git="git")
+    assert not remote.pushes("sh", "-c", command, variables=given)
     assert refusals(guards) in (["git push"], ["git send-pack"])
 
 
@@ -209,17 +209,17 @@ def test_it_lets_everything_else_pass_as_it_is(remote: Remote, tmp_path: Path) -
     given = guard_environment(os.environ, str(remote.folder), "i-1", tmp_path / "guards")
     environment = {**os.environ, **IDENTITY, **given}
 
-    def said(*argv: str) -> tuple[int, str]:
+    def run(*argv: str) -> tuple[int, str]:
         done = subprocess.run(
             ["git", *argv], cwd=remote.folder, env=environment, capture_output=True, text=True
         )
         return done.returncode, done.stdout
 
-    assert said("commit", "--allow-empty", "-q", "-m", "push")[0] == 0
-    assert said("-c", "user.name=push", "log", "-1", "--format=%s")[1] == "push\n"
-    assert said("-C", "push", "status")[0] == 128
-    assert said("stash", "push")[0] == 0
-    assert said()[0] == 1
+    assert run("commit", "--allow-empty", "-q", "-m", "push")[0] == 0
+    assert run("-c", "user.name=push", "log", "-1", "--format=%s")[1] == "push\n"
+    assert run("-C", "push", "status")[0] == 128
+    assert run("stash", "push")[0] == 0
+    assert run()[0] == 1
     assert refusals(tmp_path / "guards") == []
 
 

@@ -61,24 +61,24 @@ def test_no_line_breaks_it(line: str, issue: str) -> None:
     assert isinstance(refusal(line, issue), str)
 
 
-def called(folder: Path, issue_id: str, given: str) -> subprocess.CompletedProcess[str]:
+def called(folder: Path, issue_id: str, stdin: str) -> subprocess.CompletedProcess[str]:
     """The hook as claude calls it: by a shell, with the call of a tool on its stdin."""
     settings = json.loads(Path(write_settings(issue_id, folder)).read_text())
     (entry,) = settings["hooks"]["PreToolUse"]
     (hook,) = entry["hooks"]
     return subprocess.run(
-        ["sh", "-c", hook["command"]], cwd="/", input=given, capture_output=True, text=True
+        ["sh", "-c", hook["command"]], cwd="/", input=stdin, capture_output=True, text=True
     )
 
 
 @pytest.mark.parametrize("issue_id", ["i-1", "-x", "it's $(x)", "--"])
 def test_it_is_called_by_its_settings_whatever_the_issue(tmp_path: Path, issue_id: str) -> None:
-    def said(line: object) -> str:
+    def call(line: object) -> str:
         return json.dumps({"tool_name": "Bash", "tool_input": {"command": line}})
 
-    refused = called(tmp_path, issue_id, said("git push"))
+    refused = called(tmp_path, issue_id, call("git push"))
     assert (refused.returncode, "nothing is pushed" in refused.stderr) == (2, True)
-    assert called(tmp_path, issue_id, said("ls")).returncode == 0
-    assert called(tmp_path, issue_id, said(["ls"])).returncode == 0
+    assert called(tmp_path, issue_id, call("ls")).returncode == 0
+    assert called(tmp_path, issue_id, call(["ls"])).returncode == 0
     assert called(tmp_path, issue_id, "no JSON").returncode == 0
     assert called(tmp_path, issue_id, "[]").returncode == 0

@@ -11,6 +11,8 @@ DEAR = ("beads_workers.core.journal", "_hashlib", "socket", "uuid")
 
 def test_no_step_loads_what_most_attempts_do_not_need() -> None:
     named = ", ".join(f"beads_workers.{step}" for step in STEPS)
-    told = f"import {named}, sys; print(*(name for name in {DEAR} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    script = f"import {named}, sys; print(*(name for name in {DEAR} if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []

@@ -40,8 +40,8 @@ def test_a_secret_is_masked_wherever_its_pieces_are_cut(cuts: list[int]) -> None
 
 @pytest.mark.parametrize("behind", range(30))
 def test_and_where_a_line_is_too_long_to_be_kept(behind: int) -> None:
-    said = b"x" * LINE_BYTES_MAX + SECRET.encode() + b"y" * behind
-    found = written([said, b"z\n"])
+    line = b"x" * LINE_BYTES_MAX + SECRET.encode() + b"y" * behind
+    found = written([line, b"z\n"])
     assert found == b"x" * LINE_BYTES_MAX + b"*" * len(SECRET) + b"y" * behind + b"z\n"
 
 

@@ -117,8 +117,8 @@ def test_what_it_committed_elsewhere_keeps_its_author_and_message(scene: Scene) 
     place = scene.enter()
     scene.agent(f"git checkout -q main && {WORKS} --author='A <a@b>' --date=@1700000000")
     assert place.come_back() == f"HEAD was on main: it is back on {OWN}"
-    told = git(scene.checkout, "log", "-1", "--format=%an %ae %at %s", OWN)
-    assert told == "A a@b 1700000000 add a"
+    output = git(scene.checkout, "log", "-1", "--format=%an %ae %at %s", OWN)
+    assert output == "A a@b 1700000000 add a"
     assert place.come_back() == ""
 
 

@@ -13,7 +13,7 @@ import pytest
 from beads_workers.attempts import process
 
 
-class Heard:
+class Printed:
     """What was printed. ``result``: words at which the agent has told its result."""
 
     def __init__(self, result: bytes = b"\0") -> None:
@@ -36,20 +36,20 @@ class Heard:
 
 
 def test_it_reads_its_prompt_to_the_end_and_is_heard() -> None:
-    heard = Heard()
-    ended = heard.run("wc -c; echo trouble >&2; exit 3", "ä" * 500_000)
+    printed = Printed()
+    ended = printed.run("wc -c; echo trouble >&2; exit 3", "ä" * 500_000)
     assert (ended.status, ended.ended_by) == (3, process.EndedBy.NOBODY)
-    assert (heard.out.strip(), bytes(heard.err)) == (b"1000000", b"trouble\n")
+    assert (printed.out.strip(), bytes(printed.err)) == (b"1000000", b"trouble\n")
 
 
 def test_without_a_prompt_there_is_nothing_to_read() -> None:
-    heard = Heard()
-    assert heard.run("cat").status == 0
-    assert not heard.out
+    printed = Printed()
+    assert printed.run("cat").status == 0
+    assert not printed.out
 
 
 def test_a_signal_is_told_as_one() -> None:
-    assert Heard().run("kill -9 $$").status == -9
+    assert Printed().run("kill -9 $$").status == -9
 
 
 def test_one_that_cannot_be_started_is_an_error() -> None:
@@ -65,21 +65,21 @@ def test_one_that_cannot_be_started_is_an_error() -> None:
 
 
 def test_silence_ends_it_and_a_word_in_time_does_not() -> None:
-    ended = Heard().run("sleep 60", stall_seconds=1.0, term_seconds=0.5)
+    ended = Printed().run("sleep 60", stall_seconds=1.0, term_seconds=0.5)
     assert (ended.ended_by, ended.status) == (process.EndedBy.STALL, -15)
-    talks = Heard().run("for i in 1 2 3 4 5; do echo $i; sleep 0.5; done", stall_seconds=2.0)
+    talks = Printed().run("for i in 1 2 3 4 5; do echo $i; sleep 0.5; done", stall_seconds=2.0)
     assert (talks.ended_by, talks.status) == (process.EndedBy.NOBODY, 0)
 
 
 def test_one_that_ignores_term_is_killed() -> None:
-    ended = Heard().run(
+    ended = Printed().run(
         "trap '' TERM; while :; do sleep 0.1; done", stall_seconds=0.5, term_seconds=0.5
     )
     assert (ended.ended_by, ended.status) == (process.EndedBy.STALL, -9)
 
 
 def test_one_that_lingers_after_its_result_is_ended() -> None:
-    ended = Heard(b"RESULT").run("echo RESULT; sleep 60", after_result_seconds=0.5)
+    ended = Printed(b"RESULT").run("echo RESULT; sleep 60", after_result_seconds=0.5)
     assert ended.ended_by is process.EndedBy.IDLE_AFTER_RESULT
 
 
@@ -93,14 +93,14 @@ def test_somebody_may_end_it() -> None:
         process.Clocks(term_seconds=0.5),
         lambda: time.monotonic() - began > 0.5,
     )
-    assert ended.ended_by is process.EndedBy.TOLD
+    assert ended.ended_by is process.EndedBy.MUST_END
 
 
 def test_nothing_that_it_started_in_its_session_is_left(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    heard = Heard()
-    ended = heard.run(f"sleep 600 & echo $! >{pid}; echo said")
-    assert (ended.status, bytes(heard.out)) == (0, b"said\n")
+    printed = Printed()
+    ended = printed.run(f"sleep 600 & echo $! >{pid}; echo said")
+    assert (ended.status, bytes(printed.out)) == (0, b"said\n")
     # It held our pipes, and is gone.
     assert _is_gone(int(pid.read_text()))
 

@@ -31,8 +31,8 @@ def prompt(asked: Assignment, **others: Any) -> str:
 
 
 def end(receipt: Receipt | None, issue_id: str = "i-0") -> dict[str, Finished]:
-    told = Finished(issue_id, "W1", 2, "r.1", "success", "finish", receipt=receipt)
-    return {issue_id: told}
+    finished = Finished(issue_id, "W1", 2, "r.1", "success", "finish", receipt=receipt)
+    return {issue_id: finished}
 
 
 def test_the_first_prompt_has_the_issue_the_check_and_the_place() -> None:
@@ -114,8 +114,8 @@ def test_a_session_that_goes_on_is_told_what_is_new_alone() -> None:
 def test_a_branch_that_did_not_land_is_told_what_was_merged(
     standing: tuple[str, ...], unmerged: str, says: str
 ) -> None:
-    told = asked(mend=Mend("conflicts", "123456789abcdef0"), attempt=2)
-    text = prompt(told, standing=standing, unmerged=unmerged)
+    assignment = asked(repair=Mend("conflicts", "123456789abcdef0"), attempt=2)
+    text = prompt(assignment, standing=standing, unmerged=unmerged)
     assert says in text
     assert text.count("into your branch") == 1
     assert "do not begin anew" in text and "its mistake" not in text, "it only came second"

@@ -101,8 +101,8 @@ def test_what_is_committed_for_an_agent_says_so_and_is_signed_off(folder: Path) 
     (folder / "cart.py").write_text("total = 1\n")
     place.commit("A cart")
     signer = git(folder, "log", "-1", "--format=%cn <%ce>")
-    said = git(folder, "log", "-1", "--format=%B")
-    assert said == f"A cart\n\nCo-authored-by: claude <a@x>\nSigned-off-by: {signer}"
+    message = git(folder, "log", "-1", "--format=%B")
+    assert message == f"A cart\n\nCo-authored-by: claude <a@x>\nSigned-off-by: {signer}"
 
 
 def test_what_a_killed_git_has_locked_is_committed_all_the_same(folder: Path) -> None:
@@ -256,8 +256,8 @@ def test_what_others_run_once_it_is_merged_is_a_flag(folder: Path) -> None:
 
 def test_what_git_runs_since_an_attempt_is_a_flag(folder: Path) -> None:
     place = entered(folder)
-    for key, said in (("user.nickname", "x"), ("branch.main.remote", ".")):
-        git(folder, "config", key, said)
+    for key, setting in (("user.nickname", "x"), ("branch.main.remote", ".")):
+        git(folder, "config", key, setting)
     assert place.receipt(Receipt("done")).flags == ()
     for key in (
         "filter.x.clean",

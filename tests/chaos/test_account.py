@@ -33,8 +33,8 @@ def account(*runs: list[Record], killed: tuple[int, ...] = ()) -> ChaosAccount:
     return told
 
 
-def faults(told: ChaosAccount) -> list[str]:
-    return [*told.run_again, *told.at_once, *told.charges]
+def faults(chaos_account: ChaosAccount) -> list[str]:
+    return [*chaos_account.run_again, *chaos_account.at_once, *chaos_account.charges]
 
 
 def test_an_issue_that_is_tried_again_until_it_succeeds_is_no_fault() -> None:

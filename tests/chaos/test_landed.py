@@ -38,8 +38,8 @@ def account(why: str = "verify") -> ChaosAccount:
     return told
 
 
-def broken(history: LandedHistory, told: ChaosAccount | None = None) -> list[str]:
-    return [p.text for p in promises(told or account(), STATUSES, history) if p.broken]
+def broken(history: LandedHistory, chaos_account: ChaosAccount | None = None) -> list[str]:
+    return [p.text for p in promises(chaos_account or account(), STATUSES, history) if p.broken]
 
 
 def test_what_is_as_promised_breaks_nothing() -> None:

@@ -32,7 +32,7 @@ CONDITIONS = (
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Patient:
+def project(tmp_path: Path) -> Patient:
     """A project with a built-in tracker."""
     return initialised(tmp_path)
 
@@ -43,12 +43,14 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, f"{folder.__name__}.trial_of_the_moon", raising=False)
 
 
-def started(here: Patient, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> CommandError | None:
+def started(
+    project: Patient, monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> CommandError | None:
     """How ``start`` refuses, in this process; None if it does not."""
     argv = ["start", *arguments]
-    for name, text in here.environment.items():
+    for name, text in project.environment.items():
         monkeypatch.setenv(name, text)
-    monkeypatch.chdir(here.folder)
+    monkeypatch.chdir(project.folder)
     try:
         build(argv)(args=argv, standalone_mode=False)
     except CommandError as error:
@@ -57,39 +59,39 @@ def started(here: Patient, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> 
 
 
 def test_a_condition_is_added_by_its_file_alone(
-    here: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "added"
     place.mkdir()
     (place / "trial_of_the_moon.py").write_text(TRIAL)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(place)])
-    found = here.doctor("--", "true")
+    found = project.doctor("--", "true")
     assert (found.status, found.problems()) == (1, {"moon"})
     assert found.one("moon")["text"] == "the moon is new; wait a fortnight"
     for command in (("-n", "1", "--", "true"), ("-n", "1", "--dry-run", "--", "true")):
-        refused = started(here, monkeypatch, *command)
+        refused = started(project, monkeypatch, *command)
         assert refused is not None and refused.message == "the moon is new"
         assert refused.hint == "wait a fortnight; or go on without: --skip-check moon"
         assert refused.exit_code == 2
-    lifted = here.doctor("--skip-check", "moon", "--", "true")
+    lifted = project.doctor("--skip-check", "moon", "--", "true")
     assert (lifted.status, lifted.one("moon")["status"]) == (0, "warn")
-    assert started(here, monkeypatch, "--dry-run", "--skip-check", "moon", "--", "true") is None
+    assert started(project, monkeypatch, "--dry-run", "--skip-check", "moon", "--", "true") is None
     row = "| moon | the moon is full | `start`, `doctor` | `--skip-check moon` |"
     assert row in table().splitlines()
 
 
 def test_a_misspelt_condition_is_not_skipped_in_silence(
-    here: Patient, monkeypatch: pytest.MonkeyPatch
+    project: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("dsik", "landing"):
-        refused = started(here, monkeypatch, "--dry-run", "--skip-check", name, "--", "true")
+        refused = started(project, monkeypatch, "--dry-run", "--skip-check", name, "--", "true")
         assert refused is not None and refused.exit_code == 2
         assert refused.message == f"--skip-check does not lift a condition '{name}'"
         assert "agent, clock, disk," in refused.hint
 
 
 def test_a_warning_is_a_line_of_start_and_in_the_object_of_a_dry_run(
-    here: Patient,
+    project: Patient,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -99,123 +101,123 @@ def test_a_warning_is_a_line_of_start_and_in_the_object_of_a_dry_run(
     warns = TRIAL.replace("misused", "warn").replace('"wait a fortnight"', '"date"')
     (place / "trial_of_the_moon.py").write_text(warns)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(place)])
-    assert started(here, monkeypatch, "--dry-run", "--json", "--", "true") is None
+    assert started(project, monkeypatch, "--dry-run", "--json", "--", "true") is None
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     said = {"name": "moon", "status": "warn", "text": "the moon is new", "remedy": "date"}
     assert warning == said
-    assert started(here, monkeypatch, "--dry-run", "--", "true") is None
+    assert started(project, monkeypatch, "--dry-run", "--", "true") is None
     assert "warn moon     the moon is new\nhint: date\n" in capsys.readouterr().err
 
 
-def _script(here: Patient, text: str, mode: int = 0o755) -> tuple[str, ...]:
-    write(here.folder / "do-it", text, mode)
+def _script(project: Patient, text: str, mode: int = 0o755) -> tuple[str, ...]:
+    write(project.folder / "do-it", text, mode)
     return ("--", "./do-it")
 
 
-def _held(here: Patient) -> tuple[str, ...]:
-    here.environment |= IDENTITY
-    git(here.folder, "init", "--quiet", "--initial-branch=main")
-    git(here.folder, "commit", "--quiet", "--allow-empty", "-m", "first")
-    git(here.folder, "branch", "bw-landing/main")
-    git(here.folder, "worktree", "add", "--quiet", "../theirs", "bw-landing/main")
+def _held(project: Patient) -> tuple[str, ...]:
+    project.environment |= IDENTITY
+    git(project.folder, "init", "--quiet", "--initial-branch=main")
+    git(project.folder, "commit", "--quiet", "--allow-empty", "-m", "first")
+    git(project.folder, "branch", "bw-landing/main")
+    git(project.folder, "worktree", "add", "--quiet", "../theirs", "bw-landing/main")
     return ("--worktree", "--verify", "true", "--", "true")
 
 
-def _landing(here: Patient) -> tuple[str, ...]:
+def _landing(project: Patient) -> tuple[str, ...]:
     """``main``, on which last night's work has not been merged."""
-    here.environment |= IDENTITY
-    make_repository(here.folder)
-    git(here.folder, "checkout", "--quiet", "-b", "bw-landing/main")
-    commit(here.folder, "landed", "night\n")
-    git(here.folder, "checkout", "--quiet", "main")
+    project.environment |= IDENTITY
+    make_repository(project.folder)
+    git(project.folder, "checkout", "--quiet", "-b", "bw-landing/main")
+    commit(project.folder, "landed", "night\n")
+    git(project.folder, "checkout", "--quiet", "main")
     return ("--worktree", "--verify", "true", "--", "true")
 
 
-def _on_the_landing_branch(here: Patient) -> tuple[str, ...]:
-    arguments = _landing(here)
-    git(here.folder, "checkout", "--quiet", "bw-landing/main")
-    git(here.folder, "tag", "bw-landing/main")  # With it git's short name is another one.
+def _on_the_landing_branch(project: Patient) -> tuple[str, ...]:
+    arguments = _landing(project)
+    git(project.folder, "checkout", "--quiet", "bw-landing/main")
+    git(project.folder, "tag", "bw-landing/main")  # With it git's short name is another one.
     return arguments
 
 
-def _named_landing_branch(here: Patient) -> tuple[str, ...]:
-    arguments = _landing(here)
-    (here.folder / "beads-workers.toml").write_text('[landing]\non = "bw-landing/main"\n')
+def _named_landing_branch(project: Patient) -> tuple[str, ...]:
+    arguments = _landing(project)
+    (project.folder / "beads-workers.toml").write_text('[landing]\non = "bw-landing/main"\n')
     return arguments
 
 
-def _conflict(here: Patient) -> tuple[str, ...]:
-    arguments = _landing(here)
-    commit(here.folder, "landed", "morning\n")
+def _conflict(project: Patient) -> tuple[str, ...]:
+    arguments = _landing(project)
+    commit(project.folder, "landed", "morning\n")
     return arguments
 
 
-def _signer(here: Patient) -> tuple[str, ...]:
-    arguments = _landing(here)
-    git(here.folder, "config", "commit.gpgSign", "true")
-    git(here.folder, "config", "gpg.program", "false")
+def _signer(project: Patient) -> tuple[str, ...]:
+    arguments = _landing(project)
+    git(project.folder, "config", "commit.gpgSign", "true")
+    git(project.folder, "config", "gpg.program", "false")
     return arguments
 
 
-def _filter(here: Patient) -> tuple[str, ...]:
-    arguments = _landing(here)
-    commit(here.folder, ".gitattributes", "*.bin filter=lfs\n")
-    commit(here.folder, "a.bin")
-    git(here.folder, "config", "filter.lfs.process", "no-such-lfs")
-    git(here.folder, "config", "filter.lfs.required", "true")
-    git(here.folder, "branch", "--force", "bw-landing/main", "main")
+def _filter(project: Patient) -> tuple[str, ...]:
+    arguments = _landing(project)
+    commit(project.folder, ".gitattributes", "*.bin filter=lfs\n")
+    commit(project.folder, "a.bin")
+    git(project.folder, "config", "filter.lfs.process", "no-such-lfs")
+    git(project.folder, "config", "filter.lfs.required", "true")
+    git(project.folder, "branch", "--force", "bw-landing/main", "main")
     return arguments
 
 
-def _remote(here: Patient, answer: str) -> tuple[str, ...]:
+def _remote(project: Patient, answer: str) -> tuple[str, ...]:
     """A server that says this to who would push; whoever reads is let in."""
-    arguments = _landing(here)
-    git(here.folder.parent, "clone", "--quiet", "--bare", "project", "server.git")
-    git(here.folder, "remote", "add", "origin", str(here.folder.parent / "server.git"))
-    pack = here.put("receive-pack", f"#!/bin/sh\n{answer}\n")
-    git(here.folder, "config", "remote.origin.receivepack", str(pack))
-    (here.folder / "beads-workers.toml").write_text('[landing]\nremote = "origin"\n')
+    arguments = _landing(project)
+    git(project.folder.parent, "clone", "--quiet", "--bare", "project", "server.git")
+    git(project.folder, "remote", "add", "origin", str(project.folder.parent / "server.git"))
+    pack = project.put("receive-pack", f"#!/bin/sh\n{answer}\n")
+    git(project.folder, "config", "remote.origin.receivepack", str(pack))
+    (project.folder / "beads-workers.toml").write_text('[landing]\nremote = "origin"\n')
     return arguments
 
 
-def _no_login(here: Patient) -> tuple[str, ...]:
-    return _remote(here, "echo 'Permission denied (publickey).' >&2; exit 1")
+def _no_login(project: Patient) -> tuple[str, ...]:
+    return _remote(project, "echo 'Permission denied (publickey).' >&2; exit 1")
 
 
-def _no_server(here: Patient) -> tuple[str, ...]:
-    arguments = _remote(here, "exit 1")
-    git(here.folder, "remote", "set-url", "origin", str(here.folder.parent / "nothing.git"))
+def _no_server(project: Patient) -> tuple[str, ...]:
+    arguments = _remote(project, "exit 1")
+    git(project.folder, "remote", "set-url", "origin", str(project.folder.parent / "nothing.git"))
     return arguments
 
 
-def _floor(here: Patient) -> tuple[str, ...]:
-    here.environment |= IDENTITY
-    git(here.folder, "init", "--quiet", "--initial-branch=main")
-    git(here.folder, "commit", "--quiet", "--allow-empty", "-m", "first")
+def _floor(project: Patient) -> tuple[str, ...]:
+    project.environment |= IDENTITY
+    git(project.folder, "init", "--quiet", "--initial-branch=main")
+    git(project.folder, "commit", "--quiet", "--allow-empty", "-m", "first")
     settings = '[worktree]\ndisk_floor = "1000000GB"\n[landing]\nenabled = false\n'
-    (here.folder / "beads-workers.toml").write_text(settings)
+    (project.folder / "beads-workers.toml").write_text(settings)
     return ("--worktree", "--", "true")
 
 
-def _state(here: Patient) -> tuple[str, ...]:
-    (here.folder.parent / "state").write_text("")
-    return ("--state-dir", str(here.folder.parent / "state"), "--", "true")
+def _state(project: Patient) -> tuple[str, ...]:
+    (project.folder.parent / "state").write_text("")
+    return ("--state-dir", str(project.folder.parent / "state"), "--", "true")
 
 
-def _agent(here: Patient) -> tuple[str, ...]:
-    here.put("claude", "#!/bin/sh\nexit 3\n")
+def _agent(project: Patient) -> tuple[str, ...]:
+    project.put("claude", "#!/bin/sh\nexit 3\n")
     return ("--agent", "claude", "--shared-checkout")
 
 
 @pytest.mark.parametrize(
     ("name", "make"),
     [
-        ("command", lambda here: _script(here, "#!/no/such/shell\n")),
-        ("command", lambda here: _script(here, "#!/bin/sh\r\n")),
-        ("command", lambda here: _script(here, "#!/bin/sh\n", 0o644)),
-        ("command", lambda here: ("--", "sh", "-c", "if true; then")),
-        ("command", lambda here: ("--", "no-such-program")),
-        ("verify", lambda here: ("--verify", "make &&", "--", "true")),
+        ("command", lambda project: _script(project, "#!/no/such/shell\n")),
+        ("command", lambda project: _script(project, "#!/bin/sh\r\n")),
+        ("command", lambda project: _script(project, "#!/bin/sh\n", 0o644)),
+        ("command", lambda project: ("--", "sh", "-c", "if true; then")),
+        ("command", lambda project: ("--", "no-such-program")),
+        ("verify", lambda project: ("--verify", "make &&", "--", "true")),
         ("agent", _agent),
         ("landing", _held),
         ("landing", _on_the_landing_branch),
@@ -230,45 +232,45 @@ def _agent(here: Patient) -> tuple[str, ...]:
     ],
 )
 def test_start_refuses_what_doctor_fails_in_the_same_words(
-    here: Patient,
+    project: Patient,
     name: str,
     make: Callable[[Patient], tuple[str, ...]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    arguments = ("-n", "1", *make(here))
-    failed = [c for c in here.doctor(*arguments).all(name) if c["status"] == "fail"]
+    arguments = ("-n", "1", *make(project))
+    failed = [c for c in project.doctor(*arguments).all(name) if c["status"] == "fail"]
     assert len(failed) == 1
     for command in (arguments, ("--dry-run", *arguments)):
-        refused = started(here, monkeypatch, *command)
+        refused = started(project, monkeypatch, *command)
         assert refused is not None, shlex.join(command)
         room = re.compile(r"^[\d.]+ GB free")  # What is free changes meanwhile.
         assert room.sub("", failed[0]["text"]).startswith(room.sub("", refused.message))
 
 
-def test_a_remote_whose_branch_stands_elsewhere_takes_pushes_all_the_same(here: Patient) -> None:
+def test_a_remote_whose_branch_stands_elsewhere_takes_pushes_all_the_same(project: Patient) -> None:
     """What is refused by this git as no fast-forward has been answered by the remote."""
-    arguments = _remote(here, 'exec git receive-pack "$@"')
-    assert {c["status"] for c in here.doctor("-n", "1", *arguments).all("landing")} == {"ok"}
-    commit(here.folder, "other")
-    git(here.folder, "push", "--quiet", "origin", "main:bw-landing/main", "--force")
-    git(here.folder, "reset", "--quiet", "--hard", "HEAD^")
-    (refused,) = here.doctor("-n", "1", *arguments).all("landing")
+    arguments = _remote(project, 'exec git receive-pack "$@"')
+    assert {c["status"] for c in project.doctor("-n", "1", *arguments).all("landing")} == {"ok"}
+    commit(project.folder, "other")
+    git(project.folder, "push", "--quiet", "origin", "main:bw-landing/main", "--force")
+    git(project.folder, "reset", "--quiet", "--hard", "HEAD^")
+    (refused,) = project.doctor("-n", "1", *arguments).all("landing")
     assert "has commits here that origin has not" in refused["text"]
-    git(here.folder, "branch", "--quiet", "--delete", "--force", "bw-landing/main")
-    assert {c["status"] for c in here.doctor("-n", "1", *arguments).all("landing")} == {"ok"}
+    git(project.folder, "branch", "--quiet", "--delete", "--force", "bw-landing/main")
+    assert {c["status"] for c in project.doctor("-n", "1", *arguments).all("landing")} == {"ok"}
 
 
 def test_a_remote_that_would_not_take_the_ledger_is_refused_by_start(
-    here: Patient, monkeypatch: pytest.MonkeyPatch
+    project: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = _remote(here, 'exec git receive-pack "$@"')
-    hook = here.folder.parent / "server.git" / "hooks" / "update"
+    arguments = _remote(project, 'exec git receive-pack "$@"')
+    hook = project.folder.parent / "server.git" / "hooks" / "update"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\ncase $1 in refs/bw/*) echo not here; exit 1;; esac\n")
     hook.chmod(0o755)
-    refused = started(here, monkeypatch, "-n", "1", *arguments)
+    refused = started(project, monkeypatch, "-n", "1", *arguments)
     assert refused is not None and refused.message.endswith("it says: not here")
-    assert started(here, monkeypatch, "-n", "1", "--dry-run", *arguments) is None
+    assert started(project, monkeypatch, "-n", "1", "--dry-run", *arguments) is None
 
 
 @pytest.mark.parametrize(
@@ -284,15 +286,15 @@ def test_a_remote_that_would_not_take_the_ledger_is_refused_by_start(
     ],
 )
 def test_the_option_that_a_refusal_names_lifts_it(
-    here: Patient,
+    project: Patient,
     make: Callable[[Patient], tuple[str, ...]],
     option: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    arguments = ("-n", "1", *make(here))
-    refused = started(here, monkeypatch, "--dry-run", *arguments)
+    arguments = ("-n", "1", *make(project))
+    refused = started(project, monkeypatch, "--dry-run", *arguments)
     assert refused is not None and " ".join(option) in (refused.hint or "")
-    lifted = started(here, monkeypatch, "--dry-run", *option, *arguments)
+    lifted = started(project, monkeypatch, "--dry-run", *option, *arguments)
     assert lifted is None or lifted.message != refused.message
 
 

@@ -37,8 +37,8 @@ def look(project: Path) -> list[Check]:
     return list(filters_without_program(worktrees(project)))
 
 
-def set_up(top: Path, name: str, **said: str) -> None:
-    for key, text in said.items():
+def set_up(top: Path, name: str, **settings: str) -> None:
+    for key, text in settings.items():
         git(top, "config", f"filter.{name}.{key}", text)
 
 

@@ -40,5 +40,5 @@ def test_whose_name_what_lands_will_have_is_said_where_git_knows_none(
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     git(top, "config", "user.useConfigOnly", "true")
     assert len(repository.git(top, agent=False)) == 1
-    _, found = repository.git(top, agent=False, apart=True)
+    _, found = repository.git(top, agent=False, in_worktrees=True)
     assert "what commands leave is committed, and lands, as beads-workers" in found.text

@@ -44,8 +44,8 @@ def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def look(folder: Path, **said: str) -> Resolved:
-    return resolve(Options(**said), folder, {})  # type: ignore[arg-type]
+def look(folder: Path, **options: str) -> Resolved:
+    return resolve(Options(**options), folder, {})  # type: ignore[arg-type]
 
 
 def asked(folder: Path) -> list[str]:
@@ -98,7 +98,7 @@ def test_an_untracked_file_is_the_users_own_in_a_folder_that_is_known(top: Path)
 def test_what_we_write_makes_nothing_else_the_users_own(top: Path) -> None:
     (top / FILE).write_text('notify = "a"\n')
     (top / "Makefile").write_text("test:\n\ttrue\n")
-    assert proposals.here(write=True).written
+    assert proposals.current_setting(write=True).written
     assert asked(top) == ['notify = "a"']
     believe(top)
     (top / FILE).write_text('notify = "b"\n')
@@ -246,9 +246,9 @@ def test_hooks_that_bd_writes_are_known(top: Path) -> None:
     assert risky_part(".claude/settings.json", json.dumps({"hooks": hooks}).encode())
 
 
-def plan_of(folder: Path, **said: str) -> FleetPlan:
+def plan_of(folder: Path, **options: str) -> FleetPlan:
     (folder / ".beads").mkdir(exist_ok=True)
-    return FleetPlan(look(folder, agent="claude", **said))
+    return FleetPlan(look(folder, agent="claude", **options))
 
 
 def test_what_the_commit_has_counts_in_worktrees(top: Path) -> None:
@@ -272,8 +272,8 @@ def test_a_folder_of_an_agent_counts_whole_and_once(top: Path) -> None:
     commit(top, FILE, "[agents.opencode]\n")
     (top / ".beads").mkdir()
 
-    def asked(agent: str, **said: str) -> list[str]:
-        return [line.text for line in untrusted(FleetPlan(look(top, agent=agent, **said)))]
+    def asked(agent: str, **options: str) -> list[str]:
+        return [line.text for line in untrusted(FleetPlan(look(top, agent=agent, **options)))]
 
     plugin = ".opencode/plugin: all that is in it, obeyed by opencode"
     assert asked("opencode") == [plugin]

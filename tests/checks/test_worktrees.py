@@ -24,19 +24,19 @@ AGENT = Agent("a", ("agent",), "Do {id}")
 PLAIN = replace(AGENT, prompt=PLAIN_PROMPT)
 
 
-def options(tmp_path: Path, **said: Any) -> Options:
-    return resolve(Options(**said), tmp_path, TRUSTED).options
+def options(tmp_path: Path, **typed: Any) -> Options:
+    return resolve(Options(**typed), tmp_path, TRUSTED).options
 
 
-def made(said: Options, project: Path, state: str) -> Worktrees:
-    found = worktrees.find_worktrees(said, project, state)
+def made(found_options: Options, project: Path, state: str) -> Worktrees:
+    found = worktrees.find_worktrees(found_options, project, state)
     assert isinstance(found, Worktrees), found
     return found
 
 
-def refusal(project: Path, **said: Any) -> Check:
+def refusal(project: Path, **typed: Any) -> Check:
     found = worktrees.find_worktrees(
-        options(project, worktree=True, **said), project, str(project / "state")
+        options(project, worktree=True, **typed), project, str(project / "state")
     )
     assert isinstance(found, Check) and found.exit_code == 2
     return found
@@ -156,12 +156,12 @@ def test_an_agent_with_our_prompt_is_told_to_commit_and_any_other_prompt_is_left
     assert own.agent == AGENT and own.worktrees is not None and own.worktrees.beads == "/b/.beads"
 
 
-def plan(folder: Path, monkeypatch: pytest.MonkeyPatch, agent: str, **said: Any) -> FleetPlan:
+def plan(folder: Path, monkeypatch: pytest.MonkeyPatch, agent: str, **typed: Any) -> FleetPlan:
     """In a project with a tracker that is not looked into."""
     (folder / ".beads-workers").mkdir(exist_ok=True)
     (folder / ".beads-workers" / "tracker.db").touch()
     monkeypatch.chdir(folder)
-    resolved = resolve(Options(agent=agent, **said), folder, TRUSTED)
+    resolved = resolve(Options(agent=agent, **typed), folder, TRUSTED)
     mine = AgentTable(("true",))
     return FleetPlan(replace(resolved, agents={"mine": mine}))
 

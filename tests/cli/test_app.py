@@ -78,17 +78,17 @@ def test_nothing_in_the_projects_folder_is_imported(tmp_path: Path) -> None:
 def test_another_system_than_linux_is_one_line_but_for_help(tmp_path: Path) -> None:
     other = "import os, sys; del os.pidfd_open; from beads_workers.cli.app import main; main()"
 
-    def there(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def run_there(*arguments: str) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-c", other, *arguments]
         return subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
 
-    ended = there("start", "--", "true")
+    ended = run_there("start", "--", "true")
     assert (ended.returncode, ended.stdout) == (1, "")
     error, hint = ended.stderr.splitlines()
     assert error.startswith("error: this system cannot run a fleet: Linux 5.3")
     assert hint.startswith("hint: ")
-    assert "Only issues of these types" in there("start", "--help").stdout
-    assert there("--version").stdout == __version__ + "\n"
+    assert "Only issues of these types" in run_there("start", "--help").stdout
+    assert run_there("--version").stdout == __version__ + "\n"
 
 
 def test_a_folder_that_is_gone_is_one_line(tmp_path: Path) -> None:

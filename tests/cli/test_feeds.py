@@ -19,7 +19,7 @@ def test_snapshots_come_as_fast_as_asked_and_what_is_overtaken_is_left_out() -> 
     time.sleep(0.001)
     (shown,) = feed.take()
     assert shown["snapshot"]["uptime_seconds"] in (0.75, 1000.0)
-    while not feed.over:
+    while not feed.ended:
         feed.take()
     assert feed.deadline() is None and feed.take() == []
 

@@ -150,7 +150,7 @@ class Clone:
         ran = warm.run(arguments, self.folder, self.environment, 60, safe=True)
         return f"{ran.returncode} {ran.stderr} {ran.stdout}"
 
-    def beside(self) -> list[str]:
+    def files_outside(self) -> list[str]:
         """All that is not in the clone."""
         return sorted(
             str(path.relative_to(self.place))
@@ -172,7 +172,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 def clone(shared: Clone) -> Iterator[Clone]:
     """The same for all; each test takes back what it has committed."""
     here = git(shared.folder, "rev-parse", "HEAD")
-    shared.before = shared.beside()
+    shared.before = shared.files_outside()
     yield shared
     git(shared.folder, "reset", "-q", "--hard", here)
 
@@ -187,7 +187,7 @@ def test_a_line_of_a_clone_is_not_run_before_it_is_trusted(clone: Clone, key: st
     said = clone.run(*START, "--", "true")
     assert said.startswith("2 error: 1 line that came with this project would be run: "), said
     assert f"{key} = " in said and "hint: read them; then: beads-workers trust" in said
-    assert clone.beside() == clone.before
+    assert clone.files_outside() == clone.before
 
 
 @pytest.mark.parametrize("file", CLAUDE)
@@ -195,7 +195,7 @@ def test_what_claude_would_obey_is_shown_first(clone: Clone, file: str) -> None:
     clone.say(json.dumps(CLAUDE[file]), file)
     said = clone.run(*START, "--agent", "claude")
     assert f"would be run: {file}: {next(iter(CLAUDE[file]))}, obeyed by claude" in said, said
-    assert said.startswith("2 ") and clone.beside() == clone.before
+    assert said.startswith("2 ") and clone.files_outside() == clone.before
 
 
 def test_a_folder_of_claude_that_is_a_link_is_read_as_claude_reads_it(clone: Clone) -> None:
@@ -216,7 +216,7 @@ def test_a_hook_of_bd_is_not_run_before_it_is_trusted(clone: Clone, name: str) -
     for command in (("retry", "x-1"), ("release", "--abandoned")):
         said = clone.run(*command, *(["--source", "bd"] if "retry" in command else []))
         assert said.startswith("2 ") and f".beads/{name}: " in said, said
-    assert clone.beside() == clone.before
+    assert clone.files_outside() == clone.before
 
 
 def test_a_refusal_is_told_if_nobody_is_there_to_be_asked(clone: Clone) -> None:
@@ -232,7 +232,7 @@ def test_a_refusal_is_told_if_nobody_is_there_to_be_asked(clone: Clone) -> None:
     hook, line = told.read_text().splitlines()
     assert hook.startswith(begin) and ".beads/hooks/on_close: " in hook
     assert line.startswith(begin) and "notify = " in line
-    assert clone.beside() == clone.before
+    assert clone.files_outside() == clone.before
 
 
 def test_trust_lets_it_run_until_it_changes(tmp_path: Path) -> None:
@@ -321,4 +321,4 @@ def test_a_clone_leads_no_command_to_another_fleet(clone: Clone) -> None:
         said = clone.run(command, *(["x"] if command == "retry" else []))
         assert said.startswith("2 error: not trusted, so it is not gone to: state_dir = "), said
     assert clone.run("status", "--state-dir", "../home/state").startswith("3 ")
-    assert clone.beside() == clone.before
+    assert clone.files_outside() == clone.before

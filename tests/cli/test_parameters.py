@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from beads_workers.cli import doctor, start, watch
-from beads_workers.cli.parameters import Command, takes
+from beads_workers.cli.parameters import Command, with_options
 from beads_workers.options import DOCTOR, KEYS, START, TABLES, WATCH, Options
 
 
@@ -20,17 +20,17 @@ def application(function: Command) -> typer.Typer:
     return app
 
 
-def said(function_words: list[str]) -> Options:
+def options_of(function_words: list[str]) -> Options:
     """What a command with the options of ``start`` is told."""
-    told: list[Options] = []
+    seen: list[Options] = []
 
-    @takes("start")
-    def command(said: Options) -> None:
-        told.append(said)
+    @with_options("start")
+    def command(options: Options) -> None:
+        seen.append(options)
 
     ended = CliRunner().invoke(application(command), function_words)
     assert ended.exit_code == 0, ended.output
-    return told[0]
+    return seen[0]
 
 
 @pytest.mark.parametrize(("command", "module"), [(START, start), (DOCTOR, doctor), (WATCH, watch)])
@@ -41,13 +41,13 @@ def test_a_command_has_every_option_that_applies_to_it(command: str, module: obj
 
 
 def test_what_is_not_said_stays_open() -> None:
-    assert said([]) == Options()
+    assert options_of([]) == Options()
 
 
 def test_every_kind_of_value_is_read_from_words() -> None:
     words = "-n 3 --label a --label b --priority 1 --timeout 5m --metrics 127.0.0.1:9464"
-    told = said([*words.split(), "--until-empty", "--no-trace"])
-    assert told == Options(
+    options = options_of([*words.split(), "--until-empty", "--no-trace"])
+    assert options == Options(
         workers=3,
         label=("a", "b"),
         priority=(1,),
@@ -59,8 +59,8 @@ def test_every_kind_of_value_is_read_from_words() -> None:
 
 
 def test_a_value_in_another_form_is_a_usage_error_that_names_the_forms() -> None:
-    @takes("start")
-    def command(said: Options) -> None:
+    @with_options("start")
+    def command(options: Options) -> None:
         raise AssertionError("not called")
 
     with pytest.raises(typer.BadParameter, match="write 90, 90s, 5m or 2h"):
@@ -68,8 +68,8 @@ def test_a_value_in_another_form_is_a_usage_error_that_names_the_forms() -> None
 
 
 def test_parameters_of_its_own_stand_where_the_command_puts_them() -> None:
-    @takes("doctor", first=("agent", "own"), words={"agent": "Which one."})
-    def command(said: Options, own: Annotated[str, typer.Option(help="Its own.")] = "") -> None:
+    @with_options("doctor", first=("agent", "own"), words={"agent": "Which one."})
+    def command(options: Options, own: Annotated[str, typer.Option(help="Its own.")] = "") -> None:
         """Do something."""
 
     shown = CliRunner().invoke(application(command), ["--help"]).output

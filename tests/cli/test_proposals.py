@@ -18,7 +18,7 @@ from tests.cli.doctor_support import Patient, initialised, patient
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Patient:
+def project(tmp_path: Path) -> Patient:
     """A project with a built-in tracker and a Makefile."""
     made = initialised(tmp_path)
     (made.folder / "Makefile").write_text("test:\n\ttouch ran\n")
@@ -54,32 +54,32 @@ def test_init_that_is_asked_and_finds_nothing_says_so(tmp_path: Path) -> None:
 
 
 def test_it_is_proposed_written_and_left_alone_from_then_on_and_nothing_is_run(
-    here: Patient,
+    project: Patient,
 ) -> None:
-    below = here.folder / "src"
+    below = project.folder / "src"
     below.mkdir()
-    assert "make test (target of Makefile)" in here.type("beads-workers config verify").stdout
-    assert verify_of(here.folder) is None
-    written = here.type("cd src && beads-workers config verify --write").stdout
+    assert "make test (target of Makefile)" in project.type("beads-workers config verify").stdout
+    assert verify_of(project.folder) is None
+    written = project.type("cd src && beads-workers config verify --write").stdout
     assert written.startswith("verify set: make test")
-    (here.folder / "Makefile").write_text("check:\n")
-    again = json.loads(here.type("beads-workers config verify --write --json").stdout)
+    (project.folder / "Makefile").write_text("check:\n")
+    again = json.loads(project.type("beads-workers config verify --write --json").stdout)
     assert (again["verify"], again["written"]) == ("make test", False)
     assert again["proposal"]["line"] == "make check"
-    assert not (here.folder / "ran").exists()
+    assert not (project.folder / "ran").exists()
 
 
-def test_where_nothing_is_recognised_the_hint_says_how_to_say_it(here: Patient) -> None:
-    (here.folder / "Makefile").unlink()
-    done = here.type("beads-workers config verify --write")
+def test_where_nothing_is_recognised_the_hint_says_how_to_say_it(project: Patient) -> None:
+    (project.folder / "Makefile").unlink()
+    done = project.type("beads-workers config verify --write")
     assert done.returncode == 1 and "start --verify CMD" in done.stderr
-    shown = json.loads(here.type("beads-workers config verify --json").stdout)
+    shown = json.loads(project.type("beads-workers config verify --json").stdout)
     assert shown["proposal"] is None
 
 
-def test_settings_of_several_projects_are_not_written_to(here: Patient) -> None:
-    (here.folder / FILE_NAME).rename(here.folder.parent / FILE_NAME)
-    done = here.type("beads-workers config verify --write")
+def test_settings_of_several_projects_are_not_written_to(project: Patient) -> None:
+    (project.folder / FILE_NAME).rename(project.folder.parent / FILE_NAME)
+    done = project.type("beads-workers config verify --write")
     assert done.returncode == 1 and "not of this project alone" in done.stderr
 
 
@@ -157,11 +157,11 @@ def test_a_broken_file_is_not_made_worse(tmp_path: Path) -> None:
     ],
 )
 def test_a_fleet_of_agents_that_nothing_checks_is_told_in_one_line(
-    here: Patient, options: tuple[str, ...], said: str | None
+    project: Patient, options: tuple[str, ...], said: str | None
 ) -> None:
-    here.put("claude", '#!/bin/sh\n[ "$*" = --version ] && echo "2.1.0 (Claude Code)"\n')
-    here.environment["ANTHROPIC_API_KEY"] = "none"
-    start = here.type(shlex.join(["beads-workers", "start", "--dry-run", "-n", "1", *options]))
+    project.put("claude", '#!/bin/sh\n[ "$*" = --version ] && echo "2.1.0 (Claude Code)"\n')
+    project.environment["ANTHROPIC_API_KEY"] = "none"
+    start = project.type(shlex.join(["beads-workers", "start", "--dry-run", "-n", "1", *options]))
     assert start.returncode == 0, start
     lines = [line for line in start.stderr.splitlines() if line.startswith("warn verify")]
     assert len(lines) == (said is not None)

@@ -20,7 +20,7 @@ from beads_workers.options import WORKERS_MAX
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What a fleet of this folder is asked; it answers nothing but that it heard."""
-    heard: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
     monkeypatch.chdir(tmp_path)
     Path(".beads-workers").mkdir()
     server = socket.socket(socket.AF_UNIX)
@@ -32,11 +32,11 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any
     def answer() -> None:
         connection, _ = server.accept()
         with connection, server:
-            heard.append(json.loads(connection.makefile().readline()))
+            requests.append(json.loads(connection.makefile().readline()))
             connection.sendall(b'{"text": "heard"}\n')
 
     threading.Thread(target=answer, daemon=True).start()
-    return heard
+    return requests
 
 
 @pytest.mark.parametrize(

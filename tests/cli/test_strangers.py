@@ -76,7 +76,7 @@ def victim(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def here(shared_folder: Path, victim: int) -> Path:
+def own_folder(shared_folder: Path, victim: int) -> Path:
     """The victim's own folder in it."""
     folder = shared_folder / "mine"
     folder.mkdir(mode=0o755)
@@ -103,7 +103,7 @@ def refused(ran: Ran) -> bool:
 
 
 def test_a_tracker_that_a_stranger_put_above_us_runs_nothing(
-    shared_folder: Path, here: Path, victim: int
+    shared_folder: Path, own_folder: Path, victim: int
 ) -> None:
     shown = plant_tracker(shared_folder)
     for command in (
@@ -112,69 +112,71 @@ def test_a_tracker_that_a_stranger_put_above_us_runs_nothing(
         ("list",),
         ("config", "verify"),
     ):
-        ran = ours(victim, here, *command)
+        ran = ours(victim, own_folder, *command)
         assert refused(ran), (command, ran.returncode, ran.stderr)
     assert not shown.exists()
-    doctor = ours(victim, here, "doctor", "--json", "--", "true")
+    doctor = ours(victim, own_folder, "doctor", "--json", "--", "true")
     assert "belongs to another user" in doctor.stdout and doctor.returncode != 0
     # A tracker of one's own, and nearer, is found first.
-    assert ours(victim, here, "init").returncode == 0
-    ran = ours(victim, here, "start", "-n", "1", "--until-empty", "--", "true")
+    assert ours(victim, own_folder, "init").returncode == 0
+    ran = ours(victim, own_folder, "start", "-n", "1", "--until-empty", "--", "true")
     assert (ran.returncode, shown.exists()) == (0, False), ran.stderr
 
 
 def test_a_folder_of_beads_that_a_stranger_put_above_us_is_not_asked(
-    shared_folder: Path, here: Path, victim: int
+    shared_folder: Path, own_folder: Path, victim: int
 ) -> None:
     run_as(STRANGER, ["mkdir", ".beads"], shared_folder)
-    assert refused(ours(victim, here, "start", "--", "true"))
+    assert refused(ours(victim, own_folder, "start", "--", "true"))
     (shared_folder / ".beads").rmdir()
-    (here / "real").mkdir()
-    run_as(STRANGER, ["ln", "-s", str(here / "real"), ".beads"], shared_folder)
-    assert refused(ours(victim, here, "start", "--", "true")), "the link is the stranger's"
+    (own_folder / "real").mkdir()
+    run_as(STRANGER, ["ln", "-s", str(own_folder / "real"), ".beads"], shared_folder)
+    assert refused(ours(victim, own_folder, "start", "--", "true")), "the link is the stranger's"
 
 
 @pytest.mark.parametrize("command", ["status", "stop", "logs", "report", "pause", "watch", "clean"])
 def test_a_fleet_that_a_stranger_pretends_is_not_talked_to(
-    shared_folder: Path, here: Path, victim: int, command: str
+    shared_folder: Path, own_folder: Path, victim: int, command: str
 ) -> None:
     state = shared_folder / ".beads-workers"
     run_as(STRANGER, ["mkdir", str(state)], shared_folder)
     told = {"pid": 1, "run_id": "20260101-000000.000-aaaaaa", "control_socket": "/nowhere"}
     run_as(STRANGER, ["sh", "-c", f"echo '{json.dumps(told)}' >{state}/run.json"], shared_folder)
-    assert refused(ours(victim, here, command))
-    assert refused(ours(victim, here, command, "--state-dir", str(state)))
+    assert refused(ours(victim, own_folder, command))
+    assert refused(ours(victim, own_folder, command, "--state-dir", str(state)))
 
 
 def test_a_run_directory_that_a_stranger_made_is_not_taken(
-    shared_folder: Path, here: Path, victim: int
+    shared_folder: Path, own_folder: Path, victim: int
 ) -> None:
     state = shared_folder / "state"
     run_as(STRANGER, ["mkdir", "-m", "777", str(state)], shared_folder)
-    assert ours(victim, here, "init").returncode == 0
-    assert refused(ours(victim, here, "start", "--state-dir", str(state), "-n", "1", "--", "true"))
+    assert ours(victim, own_folder, "init").returncode == 0
+    assert refused(
+        ours(victim, own_folder, "start", "--state-dir", str(state), "-n", "1", "--", "true")
+    )
     assert list(state.iterdir()) == []
 
 
 def test_what_a_stranger_links_into_our_folder_writes_nowhere_else(
-    shared_folder: Path, here: Path, victim: int
+    shared_folder: Path, own_folder: Path, victim: int
 ) -> None:
-    precious = here / "precious"
+    precious = own_folder / "precious"
     precious.write_text("mine\n")
     os.chown(precious, victim, victim)
-    assert ours(victim, here, "init").returncode == 0
-    state = here / ".beads-workers"
+    assert ours(victim, own_folder, "init").returncode == 0
+    state = own_folder / ".beads-workers"
     for name in ("run.json.new", "run.json", "lock", "ended.json.new"):
         (state / name).unlink(missing_ok=True)
         (state / name).symlink_to(precious)
         os.lchown(state / name, STRANGER, STRANGER)
-    ours(victim, here, "add", "x", "--", "true")
-    ours(victim, here, "start", "-n", "1", "--until-empty", "--", "true")
+    ours(victim, own_folder, "add", "x", "--", "true")
+    ours(victim, own_folder, "start", "-n", "1", "--until-empty", "--", "true")
     assert precious.read_text() == "mine\n"
     for link in state.iterdir():
         if link.is_symlink():
             link.unlink()
-    ran = ours(victim, here, "start", "-n", "1", "--until-empty", "--", "true")
+    ran = ours(victim, own_folder, "start", "-n", "1", "--until-empty", "--", "true")
     assert ran.returncode == 0, ran.stderr
 
 
@@ -231,24 +233,24 @@ def test_names_of_sockets_that_a_stranger_has_taken_keep_no_fleet_from_starting(
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_all_that_is_kept_is_for_its_owner_alone_whatever_the_umask(
-    here: Path, victim: int, umask: int
+    own_folder: Path, victim: int, umask: int
 ) -> None:
     metrics = ("--metrics", "0") if registry.service("metrics") else ()
     before = os.umask(umask)
     try:
-        assert ours(victim, here, "init").returncode == 0
-        ours(victim, here, "add", "x", "--", "sh", "-c", "echo said; exit 3")
+        assert ours(victim, own_folder, "init").returncode == 0
+        ours(victim, own_folder, "add", "x", "--", "sh", "-c", "echo said; exit 3")
         end = ("--until-empty", "--max-attempts", "1")
-        ran = ours(victim, here, "start", "-n", "2", *end, *metrics)
-        ours(victim, here, "status")
+        ran = ours(victim, own_folder, "start", "-n", "2", *end, *metrics)
+        ours(victim, own_folder, "status")
     finally:
         os.umask(before)
     assert "quarantined 1" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
     open_to_others = [
-        (str(each.relative_to(here)), oct(each.lstat().st_mode))
+        (str(each.relative_to(own_folder)), oct(each.lstat().st_mode))
         for root in (".beads-workers", ".cache", ".local")
-        for each in (here / root).rglob("*")
+        for each in (own_folder / root).rglob("*")
         if not each.is_symlink() and each.lstat().st_mode & 0o077
     ]
     assert open_to_others == []
-    assert (here / ".beads-workers").stat().st_mode & 0o077 == 0
+    assert (own_folder / ".beads-workers").stat().st_mode & 0o077 == 0

@@ -19,10 +19,10 @@ PAUSED = b'{"v":1,"e":"run_changed","t":1.0,"m":2.0,"state":"paused"}\n'
 
 
 class OldFleet:
-    """Answers whoever asks, once, with ``said``; then again and again with its last line."""
+    """Answers whoever asks, once, with ``lines``; then again and again with its last line."""
 
-    def __init__(self, state: Path, *said: bytes, endless: bool = False) -> None:
-        self._said = said
+    def __init__(self, state: Path, *lines: bytes, endless: bool = False) -> None:
+        self._lines = lines
         self._endless = endless
         gone = subprocess.Popen(["true"])
         gone.wait()
@@ -39,10 +39,10 @@ class OldFleet:
         client, _ = self._server.accept()
         with client:
             assert b"bw.follow" in client.recv(1 << 16)
-            client.sendall(b"".join(self._said))
+            client.sendall(b"".join(self._lines))
             try:
                 while self._endless:
-                    client.sendall(self._said[-1] * 100)
+                    client.sendall(self._lines[-1] * 100)
             except OSError:
                 pass
 

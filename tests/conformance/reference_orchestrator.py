@@ -49,18 +49,18 @@ class Connection:
         self.wrong = self.replies = 0
         self.tasks: list[str] = []
         self.unanswered = 0
-        self.said: dict[str, Any] = {}
+        self.ready: dict[str, Any] = {}
         self.wants: dict[str, list[Any]] = {}
         self.questions: list[dict[str, Any]] = []
         self.is_paused = self.leaves = self.is_told = False
-        self.heard = time.monotonic()
+        self.heard_at = time.monotonic()
         self.pid: int = struct.unpack(
             "3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         )[0]
 
     def announced(self, feature: str) -> bool:
         """Whether its last READY did."""
-        return self.is_1_1 and feature in self.said.get("features", [])
+        return self.is_1_1 and feature in self.ready.get("features", [])
 
 
 class Orchestrator:
@@ -101,9 +101,9 @@ class Orchestrator:
                 silent = time.monotonic() - connection.began > HELLO_SECONDS
                 if silent and not connection.is_known and not self.breaks("O-7-1"):
                     self.lost(connection)
-                beat = connection.said.get("heartbeat_seconds", 0)
+                beat = connection.ready.get("heartbeat_seconds", 0)
                 beat = 0 if not connection.announced("heartbeat") else beat
-                is_dead = beat and time.monotonic() - connection.heard > 3 * beat
+                is_dead = beat and time.monotonic() - connection.heard_at > 3 * beat
                 if is_dead and not self.breaks("O-9.8-1"):
                     self.lost(connection)
                 if self.stops and connection.tasks and not connection.is_told:
@@ -179,16 +179,16 @@ class Orchestrator:
             return
         if self.breaks("O-4.1-2") and message.keys() - KEYS:
             return
-        self.hear(connection, message)
+        self.handle(connection, message)
 
     def count(self, connection: Connection, closes: bool) -> None:
         connection.wrong += 1
         if closes or (connection.wrong >= WRONG_MAX and not self.breaks("O-8-4")):
             self.lost(connection)
 
-    def hear(self, connection: Connection, message: dict[str, Any]) -> None:
+    def handle(self, connection: Connection, message: dict[str, Any]) -> None:
         connection.is_known = True
-        connection.heard = time.monotonic()
+        connection.heard_at = time.monotonic()
         if connection.is_told and message["type"] == "READY":
             connection.unanswered += self.breaks("O-5.3-5")
         elif message["type"] == "READY":
@@ -200,8 +200,8 @@ class Orchestrator:
             connection.is_1_1 = version == "1.1" if self.breaks("O-9.1-3") else version[:2] == "1."
             if self.breaks("O-6-1"):
                 connection.name = name
-            if not (self.breaks("O-9.1-4") and connection.said):
-                connection.said = message
+            if not (self.breaks("O-9.1-4") and connection.ready):
+                connection.ready = message
             connection.unanswered += 1
         elif message["type"] in BESIDE:
             self.hear_beside(connection, message)
@@ -214,7 +214,7 @@ class Orchestrator:
             self.say(connection, "WAIT", wait_seconds=2)
         if kind in ("PAUSE", "RESUME") and (connection.is_1_1 or trusts):
             connection.is_paused = kind == "PAUSE" and not self.breaks("O-9.10-1")
-        is_first = not connection.said
+        is_first = not connection.ready
         if kind == "PRIORITY" and (connection.announced("priority") or trusts or is_first):
             names = ("priorities", "labels", "issue_types")
             connection.wants = {name: message[name] for name in names if name in message}
@@ -268,7 +268,7 @@ class Orchestrator:
         connection.replies += 1
         if connection.tasks and self.breaks("O-5.3-1"):
             connection.tasks.clear()
-        said, last = connection.said, connection.tasks[:1]
+        said, last = connection.ready, connection.tasks[:1]
         room = 0
         if connection.announced("grouped") and connection.announced("cancel"):
             room = said.get("prefetch_count", 0)

@@ -91,14 +91,14 @@ def notes(commands: Iterable[Command], level: str) -> list[str]:
     return [n.text for n in records(commands, rec.Noted) if n.level == level]
 
 
-def said(commands: Iterable[Command], conn: int | None = None) -> list[wire.ToWorker]:
+def sent_messages(commands: Iterable[Command], conn: int | None = None) -> list[wire.ToWorker]:
     """What is sent, to one connection or to all."""
     return [c.message for c in of(commands, Send) if conn in (None, c.conn_id)]
 
 
 def task_of(commands: Iterable[Command], conn: int | None = None) -> str | None:
     """The issue of the one TASK that is sent; None if there is none."""
-    tasks = [m.issue_id for m in said(commands, conn) if isinstance(m, wire.Task)]
+    tasks = [m.issue_id for m in sent_messages(commands, conn) if isinstance(m, wire.Task)]
     assert len(tasks) <= 1, tasks
     return tasks[0] if tasks else None
 
@@ -277,9 +277,9 @@ class Play:
     def _settled(
         self, settlements: tuple[source.Settlement, ...], results: Mapping[str, source.Result]
     ) -> tuple[source.Settled, ...]:
-        told = [(s, results.get(s.issue_id, source.Result.APPLIED)) for s in settlements]
+        answers = [(s, results.get(s.issue_id, source.Result.APPLIED)) for s in settlements]
         return tuple(
-            source.Settled(s, r, "" if r is source.Result.APPLIED else r.value) for s, r in told
+            source.Settled(s, r, "" if r is source.Result.APPLIED else r.value) for s, r in answers
         )
 
     def _took(self, commands: list[Command]) -> list[Command]:
@@ -296,8 +296,8 @@ class Play:
                     assert self._last(issue_id, rec.Started), f"{issue_id}: TASK before its record"
                 case WatchOwner(pid):
                     kinds = rec.OwnerLost | rec.Inherited
-                    told = (e.record for e in self.entries if isinstance(e.record, kinds))
-                    assert pid in {r.pid for r in told}, "watched before its record"
+                    records = (e.record for e in self.entries if isinstance(e.record, kinds))
+                    assert pid in {r.pid for r in records}, "watched before its record"
                 case End(exit_code):
                     assert isinstance(self.entries[-1].record, rec.RunEnded)
                     self.ended = exit_code
@@ -335,8 +335,8 @@ class Play:
             case source.Action.HAND_OVER:
                 return self._last(issue_id, rec.ClaimDelegated) is not None
             case source.Action.REOPEN:
-                told = (rec.RetryAsked, rec.Refunded, rec.LandingEnded)
-                return any(self._last(issue_id, kind) for kind in told)
+                kinds = (rec.RetryAsked, rec.Refunded, rec.LandingEnded)
+                return any(self._last(issue_id, kind) for kind in kinds)
 
     def _last(self, issue_id: str, kind: type[T]) -> T | None:
         for entry in reversed(self.entries):

@@ -274,8 +274,8 @@ def test_near_a_limit_fewer_go_at_once() -> None:
 def test_what_another_fleet_found_out_holds_here_and_ends_with_it() -> None:
     fleet = Fleet()
     assert fleet.begin() is not None
-    told = Closed(limit(3600), NOON, NOON + 3630, told_by="another")
-    fleet.accounts.learn(CLAUDE, [told])
+    closed = Closed(limit(3600), NOON, NOON + 3630, told_by="another")
+    fleet.accounts.learn(CLAUDE, [closed])
     assert fleet.begin() is None
     fleet.accounts.learn(CLAUDE, [])
     assert fleet.begin() is not None

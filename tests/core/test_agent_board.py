@@ -78,7 +78,7 @@ def test_money_counts_what_runs_and_what_is_over() -> None:
     over = Receipt("done", agent="claude", usage={"m": Tokens(100, 20)}, money=1.5)
     running = rec.Started("b", "W1", 1, "r", agent="claude")
     found = board(ended("a", over), running)
-    found.heard(Progress("b", "working", tokens=50, money=0.25, utilization=0.9))
+    found.add_progress(Progress("b", "working", tokens=50, money=0.25, utilization=0.9))
     shown = found.money()
     assert (shown["spent_usd"], shown["budget"]) == (1.75, "$20")
     assert shown["tokens"]["total"] == 170

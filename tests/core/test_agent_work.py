@@ -21,7 +21,7 @@ from beads_workers.core.settings import Agent, ProbePace, Work
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Progress, Task
-from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, job, lost, ready, said
+from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, job, lost, ready, sent_messages
 
 CLAUDE = Agent("claude", (), "", adapter="claude", model="sonnet", account="c")
 CODEX = Agent("codex", (), "", adapter="codex", account="x")
@@ -85,20 +85,20 @@ class Fleet(Play):
 
     def succeeds(self, issue_id: str, receipt: Receipt | None = None) -> list[Command]:
         """It ends well."""
-        told = None if receipt is None else to_json(receipt)
-        return self.do(done(self.at_work()[issue_id], issue_id, receipt=told))
+        fields = None if receipt is None else to_json(receipt)
+        return self.do(done(self.at_work()[issue_id], issue_id, receipt=fields))
 
     def is_refused(self, issue_id: str, seconds: float = 3600.0, **fields: Any) -> list[Command]:
         """Its account, or its reviewer's, is closed for so long."""
         until = EPOCH + self.now - BEGAN + seconds
-        told = Receipt("limited", "5-hour limit", agent="claude", until=until, **fields)
+        receipt = Receipt("limited", "5-hour limit", agent="claude", until=until, **fields)
         kind = OutcomeKind.RETRY
-        return self.fails(issue_id, "5-hour limit", outcome=kind, receipt=to_json(told))
+        return self.fails(issue_id, "5-hour limit", outcome=kind, receipt=to_json(receipt))
 
     def progress(self, issue_id: str, tokens: int, money: float | None = None) -> list[Command]:
         """It has used so much by now."""
-        told = Progress(IssueId(issue_id), tokens=tokens, money=money)
-        return self.do(ev.Received(ConnId(self.at_work()[issue_id]), told))
+        message = Progress(IssueId(issue_id), tokens=tokens, money=money)
+        return self.do(ev.Received(ConnId(self.at_work()[issue_id]), message))
 
     def closed(self) -> list[str]:
         """The accounts that were closed, each time."""
@@ -117,7 +117,7 @@ class Fleet(Play):
 
 def agent_of(commands: Iterable[Command]) -> dict[str, Any]:
     """What the one TASK says of its agent."""
-    (task,) = [m for m in said(commands) if isinstance(m, Task)]
+    (task,) = [m for m in sent_messages(commands) if isinstance(m, Task)]
     return dict(task.payload["agent"])
 
 
@@ -146,7 +146,7 @@ def test_labels_choose_agent_and_model(labels: tuple[str, ...], agent: dict[str,
 def test_the_timeout_of_an_issue_goes_before_that_of_the_fleet() -> None:
     play = Fleet(work={"timeout_seconds": 60.0})
     play.join(1)
-    (task,) = said(play.answer(job("a", timeout_seconds=7200.0)))
+    (task,) = sent_messages(play.answer(job("a", timeout_seconds=7200.0)))
     assert isinstance(task, Task) and task.timeout_seconds == 7200.0
 
 
@@ -286,10 +286,10 @@ def test_an_issue_that_has_spent_its_own_budget_is_quarantined() -> None:
 
 def test_a_receipt_and_what_was_spent_outlive_a_restart() -> None:
     budget = Budget(dollars=3.0)
-    told = Receipt("unfinished", agent="claude", session="s", money=2.0, lesson="tests fail")
+    receipt = Receipt("unfinished", agent="claude", session="s", money=2.0, lesson="tests fail")
     play = Fleet(issue_budget=budget)
     play.night("a")
-    play.fails("a", "verify failed", receipt=to_json(told))
+    play.fails("a", "verify failed", receipt=to_json(receipt))
     play.night(seconds=1.0)
     again = Fleet(checkpointed=recovery_state(play.entries).checkpoint(), issue_budget=budget)
     again.wait(60)
@@ -297,7 +297,7 @@ def test_a_receipt_and_what_was_spent_outlive_a_restart() -> None:
     agent = agent_of(again.answer("a"))
     assert agent["money"] == 1.0 and agent["error"] == "verify failed"
     assert (agent["earlier"]["session"], agent["earlier"]["lesson"]) == ("s", "tests fail")
-    again.fails("a", "verify failed", receipt=to_json(told))
+    again.fails("a", "verify failed", receipt=to_json(receipt))
     assert again.settlement().action is Action.QUARANTINE
 
 
@@ -310,8 +310,8 @@ def test_they_outlive_a_new_segment_of_the_journal_as_well() -> None:
         checkpoint.apply(entry)
     issues, counts = play.board.issues, resumed(play.board, 2)
     entries = checkpoint.entries(issues, counts, None, last.at, last.elapsed)
-    (told,) = recovery_state(entries).checkpoint()
-    assert (told.money, told.tokens, told.counted) == (2.0, 1000, "run-1.1")
+    (repeated,) = recovery_state(entries).checkpoint()
+    assert (repeated.money, repeated.tokens, repeated.counted) == (2.0, 1000, "run-1.1")
 
 
 # --- reviewers ------------------------------------------------------------------------------------
@@ -369,8 +369,8 @@ def test_a_canary_that_is_ended_before_its_agent_had_an_answer_proves_nothing() 
     play.is_refused("a", 60.0)
     play.night("b", "c", conns=(1, 2, 3), seconds=200.0)
     (canary,) = play.at_work()
-    told = to_json(Receipt("unfinished", "told to end", agent="claude"))
-    play.fails(canary, "cancelled", outcome=OutcomeKind.CANCELLED, receipt=told)
+    receipt = to_json(Receipt("unfinished", "told to end", agent="claude"))
+    play.fails(canary, "cancelled", outcome=OutcomeKind.CANCELLED, receipt=receipt)
     assert play.opened() == []
     play.night(conns=(1, 2, 3))
     assert len(play.at_work()) == 1, "one more canary"
@@ -386,8 +386,8 @@ def test_a_canary_that_is_ended_before_its_agent_had_an_answer_proves_nothing() 
 def test_a_time_out_of_an_agent_that_was_refused_is_not_charged(verdict: str) -> None:
     play = Fleet()
     play.night("a")
-    told = to_json(Receipt(verdict, "error 500, attempt 9", agent="claude"))
-    play.fails("a", "timed out after 15 s", outcome=OutcomeKind.TIMEOUT, receipt=told)
+    receipt = to_json(Receipt(verdict, "error 500, attempt 9", agent="claude"))
+    play.fails("a", "timed out after 15 s", outcome=OutcomeKind.TIMEOUT, receipt=receipt)
     (finished,) = (e.record for e in play.entries if isinstance(e.record, rec.Finished))
     assert (finished.charged, finished.verdict, play.closed()) == (0, "requeue", ["c"])
 
@@ -457,11 +457,11 @@ def test_a_run_until_empty_waits_for_a_limit_and_goes_on_after_it() -> None:
 
 def test_a_login_that_nobody_mends_ends_it_at_last() -> None:
     play = Fleet(until_empty=True, pace=ProbePace(person_wait_seconds=7200.0))
-    told = to_json(Receipt("needs_person", "Not logged in", agent="claude"))
+    receipt = to_json(Receipt("needs_person", "Not logged in", agent="claude"))
     play.night("a")
     while play.ended is None and play.now < EPOCH:
         if play.at_work():
-            play.fails("a", "Not logged in", outcome=OutcomeKind.RETRY, receipt=told)
+            play.fails("a", "Not logged in", outcome=OutcomeKind.RETRY, receipt=receipt)
         play.night(seconds=10.0)
         if play.core.state is RunState.STOPPING:
             play.do(lost(1))

@@ -33,21 +33,21 @@ def progress(conn: int, issue_id: str, percent: int | None, activity: str = "") 
 
 def kept(commands: list[Command]) -> list[int | None]:
     """The percentages that the board is told."""
-    said = [each.message for each in records(commands, rec.AsideHeard)]
-    return [each.percent for each in said if isinstance(each, Progress)]
+    messages = [each.message for each in records(commands, rec.AsideHeard)]
+    return [each.percent for each in messages if isinstance(each, Progress)]
 
 
 # --- on the wire ----------------------------------------------------------------------------------
 
 
 def test_it_is_read_as_it_is_written() -> None:
-    said = Progress(IssueId("a"), 40, "compiles")
-    line = encode(said, "W1", 12.5, v1=False)
+    message = Progress(IssueId("a"), 40, "compiles")
+    line = encode(message, "W1", 12.5, v1=False)
     assert line == (
         b'{"type":"PROGRESS","worker_id":"W1","timestamp":12.500000,'
         b'"version":"1.1","issue_id":"a","percent":40,"activity":"compiles"}\n'
     )
-    assert parse(line) == said
+    assert parse(line) == message
 
 
 @pytest.mark.parametrize("percent", [-1, 101, "40", True, None, [], float(1 << 60)])
@@ -177,9 +177,9 @@ def test_what_is_kept_is_shown_until_the_attempt_ends() -> None:
 def test_what_makes_no_sense_is_noted_and_shows_nothing() -> None:
     play = Play()
     play.working("a")
-    said = play.do(progress(1, "b", 40))
-    assert kept(said) == []
-    assert notes(said, "error") == ["W1 said PROGRESS of 'b', which it has not"]
+    commands = play.do(progress(1, "b", 40))
+    assert kept(commands) == []
+    assert notes(commands, "error") == ["W1 said PROGRESS of 'b', which it has not"]
     play.do(cancelled(1, "a"))
     assert kept(play.do(progress(1, "a", 40))) == []
 
@@ -188,8 +188,8 @@ def test_a_version_1_peer_has_no_such_message() -> None:
     play = Play()
     play.do(ev.Connected(ConnId(1), 901), ready(1, v1=True))
     play.answer("a")
-    said = play.do(progress(1, "a", 40))
-    assert kept(said) == [] and len(notes(said, "error")) == 1
+    commands = play.do(progress(1, "a", 40))
+    assert kept(commands) == [] and len(notes(commands, "error")) == 1
 
 
 def test_it_is_no_greeting() -> None:
@@ -237,7 +237,7 @@ def test_so_does_what_an_attempt_had_used_that_ends_without_a_receipt() -> None:
 
 def test_an_agent_that_works_has_one_and_its_end_is_not_waited_for() -> None:
     here = struck()
-    issue = here.given()
+    issue = here.next_issue()
     assert issue is not None
     setting_up = here.play.do(Received(ConnId(1), Progress(IssueId(issue), activity="installs")))
     assert not records(setting_up, DegradedEnded)

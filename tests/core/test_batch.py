@@ -13,7 +13,17 @@ from beads_workers.core.plans import NotRunnable, Plan
 from beads_workers.core.settings import Work
 from beads_workers.core.states import WorkerState
 from beads_workers.core.worker import WorkerHalf
-from tests.core.playbook import Play, done, job, lost, notes, records, said, task_of, unstarted
+from tests.core.playbook import (
+    Play,
+    done,
+    job,
+    lost,
+    notes,
+    records,
+    sent_messages,
+    task_of,
+    unstarted,
+)
 from tests.core.test_worker import CONNECTED, OK, RUN, SHUTDOWN
 
 
@@ -25,7 +35,7 @@ def asks(conn: int, size: int = 3, *features: str) -> ev.Received:
 
 def batch_of(commands: list[Command], conn: int = 1) -> list[str]:
     """The issues of the one BATCH that is sent."""
-    (batch,) = [m for m in said(commands, conn) if isinstance(m, wire.Batch)]
+    (batch,) = [m for m in sent_messages(commands, conn) if isinstance(m, wire.Batch)]
     return [task.issue_id for task in batch.tasks]
 
 
@@ -84,9 +94,9 @@ def test_who_waits_gets_its_share_first() -> None:
 
 def test_what_it_has_not_begun_is_revoked_only_for_somebody_who_is_idle() -> None:
     play = batched()
-    assert not said(play.wait(60.0), 1), "it has asked for them"
+    assert not sent_messages(play.wait(60.0), 1), "it has asked for them"
     play.join(2)
-    revoked = said(play.wait(1.0), 1)
+    revoked = sent_messages(play.wait(1.0), 1)
     assert revoked == [wire.Cancel(IssueId(i), wire.REVOKED) for i in ("b", "c")]
     play.do(unstarted(1, "b"), unstarted(1, "c"))
     ends = [e.record for e in play.entries if isinstance(e.record, rec.Finished)]

@@ -44,7 +44,7 @@ def pending(left: RecoveryState) -> tuple[Any, ...]:
     return (
         retry_entries,
         unsettled_runs,
-        left.heard,
+        left.replayed,
         left.owners,
         left.last_call,
         left.run_id,
@@ -61,7 +61,7 @@ class CheckpointedWorld(World):
         left = recovery_state(self.play.entries)
         again = recovery_state(after(self.play.entries))
         assert pending(again) == pending(left)
-        assert again.whole
+        assert again.has_checkpoint
 
 
 TestCheckpointed = CheckpointedWorld.TestCase

@@ -12,7 +12,7 @@ from beads_workers.core.model import IssueId, Job
 from beads_workers.core.source import Action
 from beads_workers.core.states import ConnState, RunState
 from beads_workers.core.wire import CANCEL, GROUPED, PRIORITY, Priority, Ready, Task, Wait
-from tests.core.playbook import Play, done, job, notes, of, ready, said, task_of
+from tests.core.playbook import Play, done, job, notes, of, ready, sent_messages, task_of
 
 URGENT = Priority(priorities=frozenset({0, 1}))
 
@@ -36,28 +36,30 @@ def choosy(*wanted: Priority) -> Play:
 
 
 class Backlog:
-    """A tracker with these issues, asked for as long as anybody asks; ``told``: what was said."""
+    """A tracker with these issues, asked for as long as anybody asks. ``commands``: its own."""
 
     def __init__(self, play: Play, *jobs: Job) -> None:
         self.play, self.free = play, {each.issue_id: each for each in jobs}
-        self.told: list[Command] = []
+        self.commands: list[Command] = []
 
     def go(self, seconds: float = 10.0) -> list[str]:
         """Let time pass; the issues that were sent meanwhile, with the worker: ``1:a``."""
-        began = len(self.told)
+        began = len(self.commands)
         until = self.play.now + seconds
         while self.play.now < until:
             for _ in range(10):
                 if self.play.round_trip is not None:
-                    self.told += self._answer(self.play.round_trip)
-            self.told += self.play.wait(0.5)
+                    self.commands += self._answer(self.play.round_trip)
+            self.commands += self.play.wait(0.5)
             for number in (1, 2):
-                waits = [m for m in said(self.told[began:], number) if isinstance(m, Wait)]
+                waits = [
+                    m for m in sent_messages(self.commands[began:], number) if isinstance(m, Wait)
+                ]
                 connection = self.play.core._parts.registry.get(ConnId(number))
                 if waits and connection and connection.state is ConnState.IDLE:
                     again = asks(number) if connection.abilities.priority else ready(number)
-                    self.told += self.play.do(again)
-        sent = [c for c in of(self.told[began:], Send) if isinstance(c.message, Task)]
+                    self.commands += self.play.do(again)
+        sent = [c for c in of(self.commands[began:], Send) if isinstance(c.message, Task)]
         return [f"{c.conn_id}:{c.message.issue_id}" for c in sent if isinstance(c.message, Task)]
 
     def _answer(self, asked: RoundTrip) -> list[Command]:
@@ -87,7 +89,7 @@ class Backlog:
     ],
 )
 def test_a_task_has_to_fit_every_field_that_is_there(wanted: Priority, fits: bool) -> None:
-    assert wanted.takes(job("i", 2, labels=("a", "b"), issue_type="bug")) is fits
+    assert wanted.accepts(job("i", 2, labels=("a", "b"), issue_type="bug")) is fits
     play = choosy(wanted)
     commands = play.answer(job("i", 2, labels=("a", "b"), issue_type="bug"))
     assert (task_of(commands, 1) == "i") is fits
@@ -98,7 +100,7 @@ def test_it_gets_what_fits_whatever_comes_before_that() -> None:
     tracker = Backlog(play, job("a", 0), job("b", 3, labels=("x",)), job("c", 1))
     assert tracker.go() == ["1:b"]
     assert {"a", "c"} == set(tracker.free), "and nobody is kept from the others"
-    assert not any(isinstance(each, Wait) for each in said(tracker.told, 1))
+    assert not any(isinstance(each, Wait) for each in sent_messages(tracker.commands, 1))
 
 
 def test_what_it_does_not_take_goes_to_others_at_once() -> None:

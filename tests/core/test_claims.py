@@ -12,7 +12,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.source import Action, HeldElsewhere, Result
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Wait
-from tests.core.playbook import Play, done, failed, lost, of, ready, said, task_of
+from tests.core.playbook import Play, done, failed, lost, of, ready, sent_messages, task_of
 
 THEM = "beads-workers/elsewhere/run-9"
 
@@ -149,7 +149,7 @@ def test_rows_of_a_mere_listing_are_there_for_the_next_ready() -> None:
     play = Play(until_empty=True)
     assert play.asked() == 0
     play.answer(listed=["a"])
-    assert said(play.join(1)) == []
+    assert sent_messages(play.join(1)) == []
     assert task_of(play.answer("a"), 1) == "a"
 
 
@@ -228,7 +228,7 @@ def test_a_tracker_in_trouble_is_left_alone_for_one_second_then_two_up_to_thirty
 def test_workers_are_held_meanwhile_and_the_board_says_why() -> None:
     play = Play()
     play.join(1)
-    assert said(play.answer(take_error="database is locked", hint="wait")) == []
+    assert sent_messages(play.answer(take_error="database is locked", hint="wait")) == []
     assert play.board.trouble is not None
     assert (play.board.trouble.error, play.board.trouble.hint) == ("database is locked", "wait")
 
@@ -282,8 +282,8 @@ def test_settlements_gather_while_the_tracker_is_busy_and_go_out_as_one_group() 
 
 def test_nothing_is_asked_before_the_earlier_runs_are_settled_and_workers_wait() -> None:
     play = Play(workers=1, recovering=True)
-    assert said(play.own(1)) == [] and play.round_trip is None
-    (reply,) = said(play.wait(limits.HOLD_SECONDS))
+    assert sent_messages(play.own(1)) == [] and play.round_trip is None
+    (reply,) = sent_messages(play.wait(limits.HOLD_SECONDS))
     assert isinstance(reply, Wait)
     play.do(ev.RecoveryEnded())
     assert play.asked() == 1

@@ -52,13 +52,13 @@ def test_a_commit_that_is_made_for_an_agent_names_it_and_one_for_a_command_does_
     templates = commit_form.own_trailers(
         commit_form.CommitForm(trailers="none"), "squash", commit_form.CO_AUTHOR
     )
-    said = {"id": "a-{run}", "attempt": "1", "run": "r"}
+    values = {"id": "a-{run}", "attempt": "1", "run": "r"}
     ours = ["Issue: a-{run}", "Attempt: 1", "Run: r"]
-    assert commit_form.filled_trailers(templates, "claude", **said) == [
+    assert commit_form.filled_trailers(templates, "claude", **values) == [
         "Co-authored-by: claude <claude@localhost>",
         *ours,
     ]
-    assert commit_form.filled_trailers(templates, "", **said) == ours
+    assert commit_form.filled_trailers(templates, "", **values) == ours
 
 
 def test_what_lands_as_it_is_says_no_more_than_others_do() -> None:

@@ -48,10 +48,13 @@ def test_what_a_dead_worker_of_ours_said_before_makes_it_no_stranger() -> None:
     play.do(ev.Connected(ConnId(1), 101, 7))
     dead = play.reap(1, 137)
     assert playbook.of(dead, HangUp) == [HangUp(ConnId(1), "its process has ended")]
-    heard = play.do(playbook.ready(1))
-    assert playbook.records(heard, rec.WorkerJoined) == [] and playbook.said(heard) == []
+    commands = play.do(playbook.ready(1))
+    assert (
+        playbook.records(commands, rec.WorkerJoined) == []
+        and playbook.sent_messages(commands) == []
+    )
     play.do(playbook.lost(1))
-    assert playbook.said(play.answer("a")) == [], "nobody is there to have it"
+    assert playbook.sent_messages(play.answer("a")) == [], "nobody is there to have it"
 
 
 def test_a_dead_worker_of_ours_that_is_only_accepted_now_is_no_stranger_either() -> None:
@@ -164,10 +167,10 @@ def test_what_is_somebody_elses_now_is_left_alone_and_said_so() -> None:
     play.do(playbook.lost(1))
     play.quiet()
     play.reap(1)
-    told = [
+    notes = [
         n.text for n in playbook.records(play.answer(results={"a": Result.NOT_OURS}), rec.Noted)
     ]
-    assert "a is not ours any more and was left alone: not_ours" in told
+    assert "a is not ours any more and was left alone: not_ours" in notes
     assert "a" not in play.core._parts.tasks.in_flight
 
 
@@ -222,8 +225,8 @@ def test_a_reply_that_was_pending_to_a_lost_connection_goes_nowhere() -> None:
     play = playbook.Play()
     play.join(1)
     play.do(playbook.lost(1))
-    assert playbook.said(play.answer("a")) == []
-    assert playbook.said(play.wait(10.0)) == []
+    assert playbook.sent_messages(play.answer("a")) == []
+    assert playbook.sent_messages(play.wait(10.0)) == []
 
 
 def test_a_cancel_that_nobody_asked_for_backs_off_and_charges_nothing() -> None:

@@ -21,8 +21,8 @@ from tests.core import playbook
 
 def test_a_ready_is_answered_with_the_task_that_the_tracker_gives() -> None:
     play = playbook.Play()
-    assert playbook.said(play.join(1)) == []
-    (task,) = playbook.said(play.answer(playbook.job("a", priority=1)), 1)
+    assert playbook.sent_messages(play.join(1)) == []
+    (task,) = playbook.sent_messages(play.answer(playbook.job("a", priority=1)), 1)
     assert isinstance(task, Task)
     assert (task.issue_id, task.priority, task.title) == ("a", 1, "title of a")
 
@@ -30,8 +30,8 @@ def test_a_ready_is_answered_with_the_task_that_the_tracker_gives() -> None:
 def test_done_and_failed_are_not_answered() -> None:
     play = playbook.Play()
     play.working("a", "b")
-    assert playbook.said(play.do(playbook.done(1, "a"))) == []
-    assert playbook.said(play.do(playbook.failed(2, "b"))) == []
+    assert playbook.sent_messages(play.do(playbook.done(1, "a"))) == []
+    assert playbook.sent_messages(play.do(playbook.failed(2, "b"))) == []
 
 
 def test_the_ready_after_a_done_gets_the_next_issue_and_waits_for_no_close() -> None:
@@ -40,7 +40,7 @@ def test_the_ready_after_a_done_gets_the_next_issue_and_waits_for_no_close() -> 
     play.do(playbook.done(1, "a"))
     assert play.pending() == [(Action.CLOSE, "a")]
     assert play.asked() >= 1
-    assert playbook.said(play.do(playbook.ready(1))) == []
+    assert playbook.sent_messages(play.do(playbook.ready(1))) == []
     assert playbook.task_of(play.answer("b"), 1) == "b"
 
 
@@ -60,15 +60,17 @@ def test_a_second_ready_before_the_reply_brings_no_second_reply() -> None:
     play = playbook.Play()
     play.join(1)
     again = play.do(playbook.ready(1))
-    assert playbook.said(again) == [] and "READY again" in playbook.notes(again, "error")[0]
-    assert [type(m) for m in playbook.said(play.answer("a"))] == [Task]
+    assert (
+        playbook.sent_messages(again) == [] and "READY again" in playbook.notes(again, "error")[0]
+    )
+    assert [type(m) for m in playbook.sent_messages(play.answer("a"))] == [Task]
 
 
 def test_ready_with_a_task_brings_the_same_task_again_and_an_error() -> None:
     play = playbook.Play()
-    first = playbook.said(play.working("a"))
+    first = playbook.sent_messages(play.working("a"))
     again = play.do(playbook.ready(1))
-    assert playbook.said(again) == first
+    assert playbook.sent_messages(again) == first
     assert "while it has a" in playbook.notes(again, "error")[0]
     assert playbook.records(again, rec.Started) == []
 
@@ -76,8 +78,8 @@ def test_ready_with_a_task_brings_the_same_task_again_and_an_error() -> None:
 def test_a_flood_of_readies_with_a_task_does_not_fill_the_journal() -> None:
     play = playbook.Play()
     play.working("a")
-    told = [n for _ in range(200) for n in playbook.notes(play.do(playbook.ready(1)), "error")]
-    assert 0 < len(told) <= limits.BAD_LINES_SHOWN
+    errors = [n for _ in range(200) for n in playbook.notes(play.do(playbook.ready(1)), "error")]
+    assert 0 < len(errors) <= limits.BAD_LINES_SHOWN
 
 
 # --- messages in the wrong state ------------------------------------------------------------------
@@ -87,7 +89,7 @@ def test_done_for_nothing_is_answered_with_a_short_wait_and_changes_nothing() ->
     play = playbook.Play()
     play.working("a")
     stray = play.do(playbook.done(1, "b"))
-    assert playbook.said(stray) == [Wait(1)]
+    assert playbook.sent_messages(stray) == [Wait(1)]
     assert playbook.records(stray, rec.Finished) == []
     assert playbook.of(play.do(playbook.done(1, "a")), RoundTrip), "the real one still counts"
 
@@ -95,7 +97,7 @@ def test_done_for_nothing_is_answered_with_a_short_wait_and_changes_nothing() ->
 def test_the_wait_after_a_stray_uses_up_no_ready() -> None:
     play = playbook.Play()
     play.join(1)
-    assert playbook.said(play.do(playbook.done(1, "z"))) == [Wait(1)]
+    assert playbook.sent_messages(play.do(playbook.done(1, "z"))) == [Wait(1)]
     assert playbook.task_of(play.answer("a"), 1) == "a"
 
 
@@ -103,7 +105,7 @@ def test_done_twice_counts_once() -> None:
     play = playbook.Play()
     play.working("a")
     play.do(playbook.done(1, "a"))
-    assert playbook.said(play.do(playbook.done(1, "a"))) == [Wait(1)]
+    assert playbook.sent_messages(play.do(playbook.done(1, "a"))) == [Wait(1)]
     play.answer()
     assert play.board.totals["done"] == 1
 
@@ -111,7 +113,7 @@ def test_done_twice_counts_once() -> None:
 def test_what_a_worker_has_is_a_matter_of_its_connection_not_of_its_name() -> None:
     play = playbook.Play()
     play.working("a", "b")
-    assert playbook.said(play.do(playbook.done(2, "a")), 2) == [Wait(1)]
+    assert playbook.sent_messages(play.do(playbook.done(2, "a")), 2) == [Wait(1)]
     assert playbook.records(play.do(playbook.done(1, "a")), rec.Finished)[0].worker_id == "W1"
 
 
@@ -145,26 +147,26 @@ def test_wrong_lines_count_within_a_minute_and_not_over_the_life_of_a_connection
     play = playbook.Play()
     play.working("a")
     bad = ev.Misread(ConnId(1), "no JSON", "xxx")
-    told: list[str] = []
+    warnings: list[str] = []
     for _ in range(3):
         commands = [c for _ in range(limits.BAD_LINES_MAX - 1) for c in play.do(bad)]
         assert playbook.of(commands, HangUp) == []
-        told += playbook.notes(commands, "warning")
+        warnings += playbook.notes(commands, "warning")
         play.wait(limits.BAD_LINES_SECONDS)
-    assert len(told) == limits.BAD_LINES_SHOWN
+    assert len(warnings) == limits.BAD_LINES_SHOWN
     assert playbook.records(play.do(playbook.done(1, "a")), rec.Finished)[0].outcome == "success"
 
 
 def test_unknown_types_are_ignored_for_ever_and_each_is_named_once() -> None:
     play = playbook.Play()
     play.working("a")
-    told: list[str] = []
+    warnings: list[str] = []
     for number in range(3 * limits.BAD_LINES_MAX):
         kind = ("NEWS", "TELEMETRY")[number % 2]
         commands = play.do(ev.Unknown(ConnId(1), kind, f'{{"type":"{kind}"}}'))
         assert playbook.of(commands, HangUp) == []
-        told += playbook.notes(commands, "warning")
-    assert told == [
+        warnings += playbook.notes(commands, "warning")
+    assert warnings == [
         'W1: ignored an unknown message: {"type":"NEWS"}',
         'W1: ignored an unknown message: {"type":"TELEMETRY"}',
     ]
@@ -194,11 +196,11 @@ def test_strays_between_the_wrong_lines_do_not_save_a_flooding_peer() -> None:
 def test_a_waiting_ready_is_answered_with_wait_after_three_seconds_and_not_again() -> None:
     play = playbook.Play()
     play.join(1)
-    assert playbook.said(play.wait(2.9)) == []
-    (reply,) = playbook.said(play.wait(0.2), 1)
+    assert playbook.sent_messages(play.wait(2.9)) == []
+    (reply,) = playbook.sent_messages(play.wait(0.2), 1)
     assert isinstance(reply, Wait)
-    assert playbook.said(play.wait(30.0)) == []
-    assert playbook.said(play.answer("a")) == [], "what came too late stays in the backlog"
+    assert playbook.sent_messages(play.wait(30.0)) == []
+    assert playbook.sent_messages(play.answer("a")) == [], "what came too late stays in the backlog"
     assert playbook.task_of(play.do(playbook.ready(1))) == "a"
 
 
@@ -213,21 +215,27 @@ def idle() -> playbook.Play:
 def test_who_finds_nothing_is_held_for_25_s_at_most_and_then_told_to_wait() -> None:
     play = idle()
     assert limits.IDLE_SECONDS_MAX <= 25.0, "a socket of somebody else gives up after 30"
-    assert playbook.said(play.wait(limits.IDLE_SECONDS_MAX * 0.8 - limits.IDLE_BEAT_SECONDS)) == []
-    assert playbook.said(play.wait(limits.IDLE_SECONDS_MAX * 0.2 + limits.IDLE_BEAT_SECONDS)) == [
-        Wait(1)
-    ]
-    assert playbook.said(play.wait(1.0)) == [] and playbook.said(play.do(playbook.ready(1))) == []
+    assert (
+        playbook.sent_messages(play.wait(limits.IDLE_SECONDS_MAX * 0.8 - limits.IDLE_BEAT_SECONDS))
+        == []
+    )
+    assert playbook.sent_messages(
+        play.wait(limits.IDLE_SECONDS_MAX * 0.2 + limits.IDLE_BEAT_SECONDS)
+    ) == [Wait(1)]
+    assert (
+        playbook.sent_messages(play.wait(1.0)) == []
+        and playbook.sent_messages(play.do(playbook.ready(1))) == []
+    )
 
 
 def test_being_asked_again_holds_nobody_longer() -> None:
     play = playbook.Play()
     play.join(1)
     play.quiet()
-    told = []
+    sent = []
     for _ in range(int(limits.IDLE_SECONDS_MAX)):
-        told += playbook.said(play.wait(1.0)) + playbook.said(play.quiet())
-    assert told == [Wait(1)], "the source was asked every five seconds"
+        sent += playbook.sent_messages(play.wait(1.0)) + playbook.sent_messages(play.quiet())
+    assert sent == [Wait(1)], "the source was asked every five seconds"
 
 
 def test_who_is_held_has_what_comes_at_once() -> None:
@@ -237,7 +245,7 @@ def test_who_is_held_has_what_comes_at_once() -> None:
     assert playbook.task_of(play.answer("a"), 1) == "a"
     play.do(playbook.done(1, "a"))
     play.answer()
-    assert playbook.said(play.wait(300.0)) == [], "it has not said READY"
+    assert playbook.sent_messages(play.wait(300.0)) == [], "it has not said READY"
 
 
 def test_a_hundred_who_are_held_together_are_told_in_groups() -> None:
@@ -247,10 +255,10 @@ def test_a_hundred_who_are_held_together_are_told_in_groups() -> None:
     play.quiet()
     began, ends = play.now, Counter[float]()
     for _ in range(int(limits.OWN_IDLE_SECONDS_MAX)):
-        ends[play.now] += len(playbook.said(play.wait(1.0)))
+        ends[play.now] += len(playbook.sent_messages(play.wait(1.0)))
     assert ends.total() == 100 and min(at for at in ends if ends[at]) - began >= 40.0
-    told = [count for count in ends.values() if count]
-    assert 3 <= len(told) <= 5 and max(told) < 50
+    counts = [count for count in ends.values() if count]
+    assert 3 <= len(counts) <= 5 and max(counts) < 50
 
 
 def test_the_end_of_a_retry_finds_whoever_is_held() -> None:
@@ -258,9 +266,9 @@ def test_the_end_of_a_retry_finds_whoever_is_held() -> None:
     play.working("a")
     play.do(playbook.failed(1, "a"))
     play.answer()
-    assert playbook.said(play.do(playbook.ready(1))) == []
+    assert playbook.sent_messages(play.do(playbook.ready(1))) == []
     play.quiet()
-    assert playbook.said(play.wait(2.5)) == [] and play.round_trip is not None
+    assert playbook.sent_messages(play.wait(2.5)) == [] and play.round_trip is not None
     assert playbook.task_of(play.answer("a"), 1) == "a"
 
 
@@ -269,19 +277,21 @@ def test_a_close_that_has_to_be_tried_again_later_leaves_a_ready_held() -> None:
     play.working("a")
     play.do(playbook.done(1, "a"))
     play.answer(results={"a": Result.FAILED})
-    assert playbook.said(play.do(playbook.ready(1))) == []
-    assert playbook.said(play.quiet() + play.wait(limits.HOLD_SECONDS)) == []
+    assert playbook.sent_messages(play.do(playbook.ready(1))) == []
+    assert playbook.sent_messages(play.quiet() + play.wait(limits.HOLD_SECONDS)) == []
 
 
 def test_who_is_held_is_shut_down_at_once() -> None:
     play = idle()
-    assert playbook.said(play.do(ev.StopAsked()), 1) == [Shutdown("user_requested")]
-    assert playbook.said(play.wait(5.0)) == []
+    assert playbook.sent_messages(play.do(ev.StopAsked()), 1) == [Shutdown("user_requested")]
+    assert playbook.sent_messages(play.wait(5.0)) == []
 
 
 def test_who_is_held_is_shut_down_at_once_by_a_drain() -> None:
     play = idle()
-    assert [type(m) for m in playbook.said(play.do(ev.StopAsked(drain=True)), 1)] == [Shutdown]
+    assert [type(m) for m in playbook.sent_messages(play.do(ev.StopAsked(drain=True)), 1)] == [
+        Shutdown
+    ]
 
 
 def test_being_held_does_not_put_off_the_end_of_an_idle_fleet() -> None:
@@ -289,8 +299,8 @@ def test_being_held_does_not_put_off_the_end_of_an_idle_fleet() -> None:
     play.join(1)
     play.quiet()
     for _ in range(14):
-        assert playbook.said(play.wait(1.0)) == [] and play.quiet() is not None
-    assert [type(m) for m in playbook.said(play.wait(1.0) + play.quiet(), 1)] == [Shutdown]
+        assert playbook.sent_messages(play.wait(1.0)) == [] and play.quiet() is not None
+    assert [type(m) for m in playbook.sent_messages(play.wait(1.0) + play.quiet(), 1)] == [Shutdown]
 
 
 # --- who is who -----------------------------------------------------------------------------------
@@ -356,7 +366,7 @@ def test_during_a_drain_a_ready_is_answered_with_shutdown() -> None:
     play = playbook.Play()
     play.working("a", "b")
     play.do(ev.StopAsked(drain=True), playbook.done(1, "a"))
-    assert playbook.said(play.do(playbook.ready(1))) == [Shutdown("user_requested")]
+    assert playbook.sent_messages(play.do(playbook.ready(1))) == [Shutdown("user_requested")]
 
 
 def test_a_message_of_a_connection_that_is_gone_is_ignored() -> None:

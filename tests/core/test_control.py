@@ -44,16 +44,17 @@ def test_while_paused_workers_wait_and_nothing_is_taken() -> None:
     play.wait(limits.POLL_SECONDS)
     assert play.round_trip is None
     assert (
-        playbook.said(play.wait(limits.IDLE_SECONDS_MAX)) == [Wait(1)] and play.round_trip is None
+        playbook.sent_messages(play.wait(limits.IDLE_SECONDS_MAX)) == [Wait(1)]
+        and play.round_trip is None
     )
-    assert playbook.said(play.do(playbook.ready(1))) == []
+    assert playbook.sent_messages(play.do(playbook.ready(1))) == []
 
 
 def test_what_was_claimed_when_the_pause_came_stays_in_hand_unsent() -> None:
     play = playbook.Play()
     play.join(1)
     play.do(ev.PauseAsked(T))
-    assert playbook.said(play.answer("a")) == []
+    assert playbook.sent_messages(play.answer("a")) == []
     assert playbook.task_of(play.do(ev.ResumeAsked(T)), 1) == "a"
 
 
@@ -173,8 +174,8 @@ def test_retry_ends_the_cooling_of_a_failed_issue() -> None:
 
 def test_retry_of_something_unknown_is_not_found_and_the_rest_is_done() -> None:
     play = playbook.Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
-    told = asked(play, RetryAskedFor(T, (A, IssueId("x"))))
-    assert told == Answer(T, "will be retried: a", "nothing to retry: x", not_found=True)
+    answer = asked(play, RetryAskedFor(T, (A, IssueId("x"))))
+    assert answer == Answer(T, "will be retried: a", "nothing to retry: x", not_found=True)
 
 
 def test_done_work_that_is_unclosed_is_never_retried() -> None:
@@ -191,7 +192,7 @@ def test_releasing_what_runs_cancels_it_and_keeps_it_from_this_run() -> None:
     play.working("a")
     commands = play.do(ReleaseAskedFor(T, (A,)))
     assert answer(commands) == Answer(T, "on hold: a")
-    assert playbook.said(commands, 1) == [Cancel(A, "released")]
+    assert playbook.sent_messages(commands, 1) == [Cancel(A, "released")]
     ended = play.do(playbook.cancelled(1, "a"))
     assert playbook.records(ended, rec.Finished)[0].charged == 0
     assert playbook.records(ended, rec.PutOnHold) == [rec.PutOnHold("a")]
@@ -289,7 +290,7 @@ def test_a_plain_v1_worker_cannot_be_told_to_cancel_and_loses_its_connection() -
     play.join(1, v1=True)
     play.answer("a")
     commands = play.do(ReleaseAskedFor(T, (A,)))
-    assert playbook.said(commands) == [] and answer(commands) == Answer(T, "on hold: a")
+    assert playbook.sent_messages(commands) == [] and answer(commands) == Answer(T, "on hold: a")
     assert playbook.of(commands, HangUp) == [HangUp(ConnId(1), "released")]
     assert answer(play.do(ReleaseAskedFor(T, (A,)))).text == "on hold: a"
     assert playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)[0].pid == 901
@@ -305,7 +306,7 @@ def test_releasing_what_a_v1_worker_is_about_to_get_gives_it_something_else() ->
     play.answer("a")
     assert play.pending() == [(Action.HAND_OVER, "a")]
     commands = play.do(ReleaseAskedFor(T, (A,)))
-    assert playbook.said(commands) == [Wait(1)] and answer(commands).text == "on hold: a"
+    assert playbook.sent_messages(commands) == [Wait(1)] and answer(commands).text == "on hold: a"
     play.answer()
     assert play.pending() == [(Action.RELEASE, "a")]
     play.answer()

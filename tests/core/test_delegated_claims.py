@@ -9,7 +9,17 @@ from beads_workers.core import journal as rec
 from beads_workers.core.events import ConnId
 from beads_workers.core.source import Action, Result, Settlement
 from beads_workers.core.wire import Ready, Shutdown, Task, Wait
-from tests.core.playbook import Play, done, failed, job, lost, ready, records, said, task_of
+from tests.core.playbook import (
+    Play,
+    done,
+    failed,
+    job,
+    lost,
+    ready,
+    records,
+    sent_messages,
+    task_of,
+)
 
 A = job("a").issue_id
 
@@ -18,7 +28,7 @@ def delegating() -> Play:
     """A plain v1 worker waits for issue a, which the tracker is being told of."""
     play = Play(self_claiming=True)
     play.join(1, v1=True)
-    assert said(play.answer("a")) == []
+    assert sent_messages(play.answer("a")) == []
     assert play.settlement() == Settlement(Action.HAND_OVER, A)
     return play
 
@@ -49,10 +59,10 @@ def test_a_task_says_who_claims_to_whoever_left_that_open(
     play = Play(self_claiming=self_claiming)
     play.do(ev.Connected(ConnId(1), 101))
     play.do(ev.Received(ConnId(1), Ready("w", "1.1", frozenset(features))))
-    told = said(play.answer("a"))
+    messages = sent_messages(play.answer("a"))
     if self_claiming and not features:
-        told = said(play.answer())
-    (task,) = told
+        messages = sent_messages(play.answer())
+    (task,) = messages
     assert isinstance(task, Task) and task.claims == claims
 
 
@@ -73,7 +83,7 @@ def test_what_was_handed_over_is_read_before_it_is_requeued() -> None:
 def test_a_refused_hand_over_is_answered_with_wait_and_the_issue_left_alone() -> None:
     play = delegating()
     refused = play.answer(results={"a": Result.NOT_OURS})
-    assert said(refused, 1) == [Wait(1)]
+    assert sent_messages(refused, 1) == [Wait(1)]
     assert records(refused, rec.Started) == []
     play.wait(1.0)
     play.do(ready(1, v1=True))
@@ -83,14 +93,14 @@ def test_a_refused_hand_over_is_answered_with_wait_and_the_issue_left_alone() ->
 
 def test_an_issue_that_is_found_closed_at_its_hand_over_counts_as_done() -> None:
     play = delegating()
-    assert said(play.answer(results={"a": Result.FOUND_CLOSED}), 1) == [Wait(1)]
+    assert sent_messages(play.answer(results={"a": Result.FOUND_CLOSED}), 1) == [Wait(1)]
     assert play.board.totals["done"] == 1
 
 
 def test_a_hand_over_that_failed_is_tried_again_and_then_the_task_goes_out_once() -> None:
     play = delegating()
     refused = play.answer(results={"a": Result.FAILED})
-    assert said(refused) == []
+    assert sent_messages(refused) == []
     (failure,) = records(refused, rec.SettlementFailed)
     assert (failure.issue_id, failure.action, failure.tries) == ("a", "hand_over", 1)
     assert 0.0 < failure.retry_in_seconds <= 1.0
@@ -136,8 +146,8 @@ def test_it_is_requeued_even_if_the_hand_over_failed() -> None:
 
 def test_a_stop_during_the_hand_over_sends_shutdown_and_no_task() -> None:
     play = delegating()
-    assert said(play.do(ev.StopAsked())) == [Shutdown("user_requested")]
-    assert said(play.answer()) == []
+    assert sent_messages(play.do(ev.StopAsked())) == [Shutdown("user_requested")]
+    assert sent_messages(play.answer()) == []
     play.do(lost(1))
     assert play.pending() == [(Action.RELEASE, "a")]
     play.answer()
@@ -146,5 +156,5 @@ def test_a_stop_during_the_hand_over_sends_shutdown_and_no_task() -> None:
 
 def test_a_second_ready_during_the_hand_over_brings_nothing() -> None:
     play = delegating()
-    assert said(play.do(ready(1, v1=True))) == []
+    assert sent_messages(play.do(ready(1, v1=True))) == []
     assert task_of(play.answer(), 1) == "a"

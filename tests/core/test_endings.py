@@ -30,7 +30,7 @@ def test_a_stop_says_shutdown_to_all_and_requeues_what_is_unsent() -> None:
     play.answer("a", "unsent")
     play.connect(9)
     stop = play.do(STOP)
-    assert playbook.said(stop) == [Shutdown("user_requested")] * 2
+    assert playbook.sent_messages(stop) == [Shutdown("user_requested")] * 2
     assert play.pending() == [(Action.RELEASE, "unsent")]
     assert playbook.records(stop, rec.Requeued) == [rec.Requeued("unsent")]
 
@@ -62,7 +62,7 @@ def test_what_is_claimed_after_the_stop_goes_back_at_once() -> None:
     play = playbook.Play()
     play.join(1)
     play.do(STOP)
-    assert playbook.said(play.answer("late")) == []
+    assert playbook.sent_messages(play.answer("late")) == []
     assert play.pending() == [(Action.RELEASE, "late")]
 
 
@@ -77,7 +77,7 @@ def test_who_joins_during_a_stop_is_sent_away() -> None:
     play = playbook.Play()
     play.working("a")
     play.do(STOP)
-    assert playbook.said(play.join(2), 2) == [Shutdown("user_requested")]
+    assert playbook.sent_messages(play.join(2), 2) == [Shutdown("user_requested")]
 
 
 def test_after_ten_seconds_ours_are_killed_and_foreign_ones_hung_up_on_and_named() -> None:
@@ -134,7 +134,7 @@ def test_a_stop_does_not_wait_for_a_connection_that_never_said_anything() -> Non
     play = playbook.Play()
     play.connect(1)
     commands = play.do(STOP)
-    assert playbook.said(commands, 1) == [Shutdown("user_requested")]
+    assert playbook.sent_messages(commands, 1) == [Shutdown("user_requested")]
     assert [c.conn_id for c in playbook.of(commands, HangUp)] == [1]
     play.do(playbook.lost(1))
     play.quiet()
@@ -147,9 +147,11 @@ def test_a_drain_lets_running_tasks_finish_and_sends_the_idle_home() -> None:
     play.join(2)
     play.quiet()
     drain = play.do(ev.StopAsked(drain=True))
-    assert playbook.said(drain) == [Shutdown("user_requested")] and playbook.said(drain, 2)
+    assert playbook.sent_messages(drain) == [Shutdown("user_requested")] and playbook.sent_messages(
+        drain, 2
+    )
     end = play.do(playbook.done(1, "a"))
-    assert playbook.said(end, 1) == [Shutdown("user_requested")]
+    assert playbook.sent_messages(end, 1) == [Shutdown("user_requested")]
     play.do(playbook.lost(1), playbook.lost(2))
     play.answer()
     assert play.ended == 0
@@ -170,7 +172,7 @@ def test_a_stop_overtakes_a_drain() -> None:
     play = playbook.Play()
     play.working("a")
     play.do(ev.StopAsked(drain=True))
-    assert playbook.said(play.do(STOP)) == [Shutdown("user_requested")]
+    assert playbook.sent_messages(play.do(STOP)) == [Shutdown("user_requested")]
 
 
 def test_a_stop_overtakes_the_recovery_and_its_spooled_result_harms_nothing() -> None:
@@ -211,7 +213,7 @@ def test_a_fatal_error_ends_the_run_with_its_own_reason_and_exit_code() -> None:
     play = playbook.Play()
     play.join(1)
     play.quiet()
-    assert playbook.said(play.do(ev.FatalError("the state directory is gone"))) == [
+    assert playbook.sent_messages(play.do(ev.FatalError("the state directory is gone"))) == [
         Shutdown("error")
     ]
     play.do(playbook.lost(1))
@@ -237,7 +239,7 @@ def test_a_command_that_cannot_be_run_ends_the_run_and_charges_nothing() -> None
     play.own(1)
     play.answer("a")
     end = play.do(playbook.failed(1, "a", "make: not found", error_detail=CANNOT_START))
-    assert playbook.said(end) == [Shutdown("error")]
+    assert playbook.sent_messages(end) == [Shutdown("error")]
     assert playbook.records(end, rec.Finished)[0].charged == 0
 
 
@@ -307,7 +309,7 @@ def test_until_empty_says_idle_timeout_to_the_workers() -> None:
     play = playbook.Play(until_empty=True)
     play.answer(listed=["x"])
     play.join(1)
-    assert playbook.said(play.answer(), 1)[-1] == Shutdown("idle_timeout")
+    assert playbook.sent_messages(play.answer(), 1)[-1] == Shutdown("idle_timeout")
 
 
 def test_a_listing_that_began_before_the_last_settlement_does_not_count() -> None:
@@ -320,7 +322,7 @@ def test_a_listing_that_began_before_the_last_settlement_does_not_count() -> Non
     assert play.pending() == [(Action.CLOSE, "a")]
     play.answer()
     assert play.asked(), "it looks once more"
-    assert Shutdown("idle_timeout") in playbook.said(play.answer(), 1)
+    assert Shutdown("idle_timeout") in playbook.sent_messages(play.answer(), 1)
 
 
 def test_a_failed_listing_is_no_empty_one() -> None:
@@ -382,7 +384,7 @@ def test_a_limit_of_issues_ends_the_run_and_takes_no_more_than_that() -> None:
     play.do(playbook.done(1, "a"))
     play.answer()
     play.do(playbook.done(2, "b"))
-    assert Shutdown("idle_timeout") in playbook.said(play.answer(), 1)
+    assert Shutdown("idle_timeout") in playbook.sent_messages(play.answer(), 1)
 
 
 def test_the_idle_timeout_runs_only_while_nothing_is_in_hand() -> None:
@@ -395,13 +397,13 @@ def test_the_idle_timeout_runs_only_while_nothing_is_in_hand() -> None:
     play.quiet()
     play.wait(29.0)
     assert play.core.state is RunState.RUNNING
-    assert playbook.said(play.wait(1.1), 1) == [Shutdown("idle_timeout")]
+    assert playbook.sent_messages(play.wait(1.1), 1) == [Shutdown("idle_timeout")]
 
 
 def test_the_time_for_the_run_ends_it_with_124_while_there_is_work() -> None:
     play = playbook.Play(runtime_max_seconds=60.0)
     play.working("a")
-    assert playbook.said(play.wait(60.0), 1) == [Shutdown("user_requested")]
+    assert playbook.sent_messages(play.wait(60.0), 1) == [Shutdown("user_requested")]
     play.do(playbook.failed(1, "a", outcome=OutcomeKind.CANCELLED), playbook.lost(1))
     while play.ended is None:
         play.quiet()

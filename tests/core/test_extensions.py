@@ -64,7 +64,7 @@ def test_a_batch_is_the_fields_of_tasks_from_the_issue_on() -> None:
     alone = [json.loads(written(task)) for task in (first, second)]
     head = ("type", "worker_id", "timestamp", "version")
     assert json.loads(line)["tasks"] == [
-        {name: told for name, told in task.items() if name not in head} for task in alone
+        {name: value for name, value in task.items() if name not in head} for task in alone
     ]
     assert wire.parse(line.encode()) == wire.Batch((first, second))
 
@@ -98,14 +98,14 @@ def test_a_batch_has_two_tasks_at_least_and_a_hundred_at_most(told: object, kept
 
 
 def test_of_a_status_only_its_state_has_to_make_sense() -> None:
-    told = read(
+    status = read(
         "STATUS",
         state="busy",
         issue_id=7,
         activity="x" * 300,
         resources={"rss_bytes": -1, "cpu_seconds": 3, "threads": 9},
     )
-    assert told == wire.Status("busy", activity="x" * 200, resources=wire.Resources(None, 3.0))
+    assert status == wire.Status("busy", activity="x" * 200, resources=wire.Resources(None, 3.0))
     assert read("STATUS", state="paused", resources=[]) == wire.Status("paused")
     for state in ("asleep", None, ["busy"]):
         with pytest.raises(ProtocolError, match="none of idle, waiting, busy, paused"):

@@ -15,7 +15,18 @@ from beads_workers.core.receipts import Receipt, Tokens, to_json
 from beads_workers.core.recovery import Checkpoint, RecoveryState, resumed
 from beads_workers.core.settings import Agent, Work
 from beads_workers.core.wire import Task
-from tests.core.playbook import Play, cancelled, done, failed, job, lost, of, ready, records, said
+from tests.core.playbook import (
+    Play,
+    cancelled,
+    done,
+    failed,
+    job,
+    lost,
+    of,
+    ready,
+    records,
+    sent_messages,
+)
 
 FOUND = Receipt("unfinished", agent="claude", session="s", usage={"m": Tokens(900, 100)}, money=2.0)
 CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")
@@ -64,8 +75,8 @@ def test_it_is_read_of_every_attempt_that_says_nothing_of_it(end: ev.Received) -
 def test_an_attempt_with_a_receipt_needs_none() -> None:
     play = play_of_agents()
     play.working("a")
-    said = to_json(FOUND)
-    assert not of(play.do(failed(1, "a", receipt=said), ready(1)), ReadUsage)
+    receipt = to_json(FOUND)
+    assert not of(play.do(failed(1, "a", receipt=receipt), ready(1)), ReadUsage)
     assert play.board.agents.ledger.total.money == 2.0
 
 
@@ -89,7 +100,9 @@ def test_the_next_attempt_goes_on_with_the_session_that_was_found() -> None:
     play.do(ready(1))
     play.quiet()
     play.wait(60)
-    (task,) = [m for m in said(play.do(ready(1)) + play.answer(job("a"))) if isinstance(m, Task)]
+    (task,) = [
+        m for m in sent_messages(play.do(ready(1)) + play.answer(job("a"))) if isinstance(m, Task)
+    ]
     earlier = task.payload["agent"]["earlier"]
     assert (earlier["session"], earlier["usage"]) == ("s", {"m": {"input": 900, "output": 100}})
 
@@ -139,14 +152,14 @@ def test_a_checkpoint_that_repeats_an_end_does_not_charge_for_it_again() -> None
     for entry in checkpoint.entries(issues, resumed(play.board, 2), None, 0.0, 0.0):
         read_again.apply(entry)
     for issue_id in ("a", "b"):
-        told = read_again.known[issue_id].retry_entry
-        assert told is not None and told.money == 2.0
+        retry_entry = read_again.known[issue_id].retry_entry
+        assert retry_entry is not None and retry_entry.money == 2.0
 
 
-def crashed(*told: rec.Record) -> RecoveryState:
+def crashed(*records: rec.Record) -> RecoveryState:
     """A run whose journal ends with these."""
     left = RecoveryState(run_id="run-0")
-    for number, record in enumerate(told):
+    for number, record in enumerate(records):
         left.apply(Entry(record, 5.0, float(number)))
     return left
 
@@ -186,9 +199,9 @@ def test_a_success_with_its_receipt_is_counted_as_it_is() -> None:
 def test_a_budget_that_is_spent_is_a_record_before_what_follows_from_it(until_empty: bool) -> None:
     play = play_of_agents(budget=Budget(dollars=1.5), until_empty=until_empty)
     play.working("a")
-    told = play.do(failed(1, "a", receipt=to_json(FOUND)))
-    (spent,) = records(told, rec.BudgetSpent)
+    commands = play.do(failed(1, "a", receipt=to_json(FOUND)))
+    (spent,) = records(commands, rec.BudgetSpent)
     assert spent.why == "the budget of $1.5 is spent ($2.00, 1000 tokens)"
-    (changed,) = records(told, rec.RunChanged)[:1]
+    (changed,) = records(commands, rec.RunChanged)[:1]
     assert changed.state == ("draining" if until_empty else "paused")
     assert until_empty or changed.reason == spent.why

@@ -184,10 +184,10 @@ def json_texts(draw: st.DrawFn) -> bytes:
     )
 
 
-def outcome(text: bytes, *, mend: bool) -> str:
+def outcome(text: bytes, *, replace_surrogates: bool) -> str:
     """What comes of reading it: the value with its types, or that it is refused."""
     try:
-        return repr(strict_loads(text, mend=mend))
+        return repr(strict_loads(text, replace_surrogates=replace_surrogates))
     except (ValueError, RecursionError):
         return "refused"
 
@@ -205,10 +205,10 @@ def outcome(text: bytes, *, mend: bool) -> str:
 @example(b"[" * 5000 + b"]" * 5000, True)
 @example(b"[" * 1000 + b"]" * 1000, True)
 @example(b"NaN", True)
-def test_a_quicker_parser_reads_what_pythons_reads(text: bytes, mend: bool) -> None:
-    slow = outcome(text, mend=mend)
+def test_a_quicker_parser_reads_what_pythons_reads(text: bytes, replace_surrogates: bool) -> None:
+    slow = outcome(text, replace_surrogates=replace_surrogates)
     framing.read_with(orjson.loads)
     try:
-        assert outcome(text, mend=mend) == slow
+        assert outcome(text, replace_surrogates=replace_surrogates) == slow
     finally:
         framing.read_with(None)

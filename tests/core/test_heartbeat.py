@@ -108,8 +108,8 @@ def test_a_silent_worker_that_was_told_to_leave_keeps_its_issue() -> None:
     play = working()
     play.do(ev.StopAsked(seconds=100.0))
     assert len(closed(play, 30.1)) == 1
-    (told,) = records(play.do(lost(1)), rec.OwnerLost)
-    assert told.told_to_stop
+    (owner_lost,) = records(play.do(lost(1)), rec.OwnerLost)
+    assert owner_lost.told_to_stop
 
 
 # --- the worker -----------------------------------------------------------------------------------
@@ -153,6 +153,6 @@ def test_it_says_nothing_where_nobody_is_there_or_version_1_is_spoken() -> None:
         book = Playbook(heartbeat=EVERY)
         book.tell(CONNECTED, task(request_id="r"), end)
         while book.half.state is not WorkerState.GONE and book.half.deadline() is not None:
-            told = book.tick()
-            assert not (end is LOST and beats(told))
+            commands = book.tick()
+            assert not (end is LOST and beats(commands))
             book.tell(OK)

@@ -18,9 +18,9 @@ from tests.support.journals import BEGAN_AT, Script, agents_night, night, of, st
 
 def account(script: Script, **how: bool | float) -> History:
     """The account of a script's entries, in the order of time."""
-    told = fold(sorted(script.entries, key=lambda e: e.elapsed), **how)  # type: ignore[arg-type]
-    assert told is not None
-    return told
+    history = fold(sorted(script.entries, key=lambda e: e.elapsed), **how)  # type: ignore[arg-type]
+    assert history is not None
+    return history
 
 
 def begun(workers: int = 1) -> Script:
@@ -82,12 +82,12 @@ def test_what_earlier_runs_left_is_told_apart() -> None:
     script.add(0.2, rec.SettledRecord("pending", "close", "applied"))
     script.add(0.1, rec.Checkpointed("tried", "t", 1, error="once"))
     script.attempt("W1", "tried", 1.0, 2.0)
-    told = account(script)
-    assert fates(told) == {
+    history = account(script)
+    assert fates(history) == {
         "aside": Fate.QUARANTINED, "pending": Fate.CLOSED, "tried": Fate.CLOSED,
     }  # fmt: skip
-    assert {i.issue_id for i in told.issues if i.earlier} == {"aside", "pending"}
-    assert [i.issue_id for i in told.with_fate(Fate.CLOSED)] == ["tried"]
+    assert {i.issue_id for i in history.issues if i.earlier} == {"aside", "pending"}
+    assert [i.issue_id for i in history.with_fate(Fate.CLOSED)] == ["tried"]
 
 
 def test_a_retry_that_a_person_asks_for_opens_the_issue_again() -> None:
@@ -107,9 +107,9 @@ def test_an_attempt_without_an_end_lasts_to_the_end_of_the_account(
     script = begun()
     script.attempt("W1", "a", 1.0, None)
     script.add(4.0, rec.Noted("info", "the last word"))
-    told = account(script, alive=alive, now=None if now is None else BEGAN_AT + now)  # type: ignore[arg-type]
-    (attempt,) = told.attempts
-    assert (told.state, attempt.outcome, attempt.seconds) == (state, outcome, seconds)
+    history = account(script, alive=alive, now=None if now is None else BEGAN_AT + now)  # type: ignore[arg-type]
+    (attempt,) = history.attempts
+    assert (history.state, attempt.outcome, attempt.seconds) == (state, outcome, seconds)
     assert attempt.ended is None
 
 
@@ -145,17 +145,17 @@ def test_trouble_and_pauses_have_a_beginning_and_an_end() -> None:
     script.add(4.0, rec.SourceRecovered(), rec.RunChanged("paused", "asked"))
     script.add(6.0, rec.RunChanged("running"))
     script.add(8.0, rec.SourceTrouble("gone"), rec.RunChanged("paused"))
-    told = account(script)
-    assert [(s.began, s.ended, s.text, s.count) for s in told.outages] == [
+    history = account(script)
+    assert [(s.began, s.ended, s.text, s.count) for s in history.outages] == [
         (1.0, 4.0, "locked 1", 2), (8.0, None, "gone", 1),
     ]  # fmt: skip
-    assert [(s.began, s.ended) for s in told.pauses] == [(4.0, 6.0), (8.0, None)]
+    assert [(s.began, s.ended) for s in history.pauses] == [(4.0, 6.0), (8.0, None)]
 
 
 def test_what_the_tracker_cost_is_the_last_word_on_it() -> None:
-    told = fold(of([(1.0, rec.Spent(3, 0.5)), (2.0, rec.Spent(7, 1.25))]))
-    assert told is not None
-    assert (told.tracker_calls, told.tracker_seconds) == (7, 1.25)
+    history = fold(of([(1.0, rec.Spent(3, 0.5)), (2.0, rec.Spent(7, 1.25))]))
+    assert history is not None
+    assert (history.tracker_calls, history.tracker_seconds) == (7, 1.25)
 
 
 def test_a_run_without_its_first_record_has_no_account() -> None:
@@ -175,25 +175,29 @@ def test_a_journal_that_is_cut_short_or_has_holes_still_adds_up(
 ) -> None:
     entries = sorted(night(attempts, workers, seed).entries, key=lambda e: e.elapsed)
     entries = entries[: max(1, int(len(entries) * kept))]
-    told = fold([e for n, e in enumerate(entries) if n == 0 or n not in missing])
-    assert told is not None
-    tries = Counter(a.issue_id for a in told.attempts)
-    assert {i.issue_id: i.attempts for i in told.issues if i.attempts} == dict(tries)
-    assert sum(i.seconds for i in told.issues) == pytest.approx(
-        sum(a.seconds for a in told.attempts)
+    history = fold([e for n, e in enumerate(entries) if n == 0 or n not in missing])
+    assert history is not None
+    tries = Counter(a.issue_id for a in history.attempts)
+    assert {i.issue_id: i.attempts for i in history.issues if i.attempts} == dict(tries)
+    assert sum(i.seconds for i in history.issues) == pytest.approx(
+        sum(a.seconds for a in history.attempts)
     )
-    assert all(0 <= a.began <= a.began + a.seconds <= told.seconds + 1e-6 for a in told.attempts)
-    assert all(w.began <= (told.seconds if w.ended is None else w.ended) for w in told.workers)
-    assert {a.outcome for a in told.attempts if a.ended is None} <= {"cut_off"}
+    assert all(
+        0 <= a.began <= a.began + a.seconds <= history.seconds + 1e-6 for a in history.attempts
+    )
+    assert all(
+        w.began <= (history.seconds if w.ended is None else w.ended) for w in history.workers
+    )
+    assert {a.outcome for a in history.attempts if a.ended is None} <= {"cut_off"}
 
 
 def test_a_whole_night_has_all_of_its_attempts() -> None:
-    told = account(night(500, 7))
-    assert len(told.attempts) == 500
-    assert told.state == "ended" and told.exit_code == 7
-    closed = {a.issue_id for a in told.attempts if a.outcome == "success"}
-    assert {i.issue_id for i in told.with_fate(Fate.CLOSED)} == closed
-    failed = [a for a in told.attempts if a.outcome in FAILURES]
+    history = account(night(500, 7))
+    assert len(history.attempts) == 500
+    assert history.state == "ended" and history.exit_code == 7
+    closed = {a.issue_id for a in history.attempts if a.outcome == "success"}
+    assert {i.issue_id for i in history.with_fate(Fate.CLOSED)} == closed
+    failed = [a for a in history.attempts if a.outcome in FAILURES]
     assert failed and all(a.error for a in failed)
 
 

@@ -98,22 +98,22 @@ def record_of(state: IssueState, stimulus: IssueStimulus) -> tuple[Record, ...]:
     }[stimulus]
 
 
-def entries(*told: Record) -> list[Entry]:
+def entries(*records: Record) -> list[Entry]:
     """A journal; every record a second after the one before."""
-    return [Entry(record, AT + n, float(n)) for n, record in enumerate(told)]
+    return [Entry(record, AT + n, float(n)) for n, record in enumerate(records)]
 
 
-def after(*told: Record) -> tuple[Issues, Transition]:
+def after(*records: Record) -> tuple[Issues, Transition]:
     """What these records make, and the transition that the last one was."""
     issues = Issues()
-    changes = [issues.apply(entry) for entry in entries(*told)]
+    changes = [issues.apply(entry) for entry in entries(*records)]
     assert changes and changes[-1] is not None
     return issues, changes[-1]
 
 
-def issue_after(*told: Record) -> Issue:
+def issue_after(*records: Record) -> Issue:
     """The issue, as it is after these records."""
-    return after(*told)[0].known["a"]
+    return after(*records)[0].known["a"]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def issue_after(*told: Record) -> Issue:
 def test_the_journal_moves_an_issue_as_the_live_core_does(
     state: IssueState, stimulus: IssueStimulus
 ) -> None:
-    told = (*WAYS[state], *record_of(state, stimulus))
-    assert after(*told)[1].issue.state is ISSUE[state, stimulus].to
+    records = (*WAYS[state], *record_of(state, stimulus))
+    assert after(*records)[1].issue.state is ISSUE[state, stimulus].to
 
 
 def test_every_state_but_the_last_ones_can_be_read_from_a_journal() -> None:
@@ -220,12 +220,12 @@ def test_what_is_told_again_makes_the_same_issue() -> None:
             again = Issues()
             if issue.retry_entry is not None:
                 again.apply(Entry(issue.retry_entry, AT, 0.0))
-            for entry in issue.told:
+            for entry in issue.entries:
                 again.apply(entry)
-            told = again.known["a"]
+            repeated = again.known["a"]
             names = ("state", "standing", "pending", "retry_entry", "worker_id", "handed_over")
             for name in names:
-                assert getattr(told, name) == getattr(issue, name), (way, name)
+                assert getattr(repeated, name) == getattr(issue, name), (way, name)
 
 
 def test_a_cost_that_is_known_after_a_retry_is_told_again() -> None:
@@ -233,10 +233,10 @@ def test_a_cost_that_is_known_after_a_retry_is_told_again() -> None:
     issue = issue_after(CLAIMED, STARTED, FAILED, rec.RetryAsked("a"), cost)
     again = Issues()
     assert issue.retry_entry is not None
-    for entry in (Entry(issue.retry_entry, AT, 0.0), *issue.told):
+    for entry in (Entry(issue.retry_entry, AT, 0.0), *issue.entries):
         again.apply(entry)
-    told = again.known["a"].retry_entry
-    assert told is not None and told.tokens == issue.retry_entry.tokens == 1000
+    repeated = again.known["a"].retry_entry
+    assert repeated is not None and repeated.tokens == issue.retry_entry.tokens == 1000
 
 
 _ANY = st.sampled_from(

@@ -12,7 +12,17 @@ from beads_workers.core.events import ConnId
 from beads_workers.core.settings import Work
 from beads_workers.core.source import Action, Result
 from beads_workers.core.wire import GROUPED, Cancel, Ready
-from tests.core.playbook import Play, cancelled, done, notes, of, ready, records, said, task_of
+from tests.core.playbook import (
+    Play,
+    cancelled,
+    done,
+    notes,
+    of,
+    ready,
+    records,
+    sent_messages,
+    task_of,
+)
 
 LIFE = 300.0
 HALF = LIFE / 2
@@ -47,9 +57,9 @@ def unreachable(play: Play, seconds: float) -> list[Command]:
     return commands
 
 
-def told(commands: list[Command]) -> list[str]:
+def issues_to_end(commands: list[Command]) -> list[str]:
     """Which issues a worker is told to end."""
-    return [str(m.issue_id) for m in said(commands) if isinstance(m, Cancel)]
+    return [str(m.issue_id) for m in sent_messages(commands) if isinstance(m, Cancel)]
 
 
 # --- renewing -------------------------------------------------------------------------------------
@@ -149,7 +159,7 @@ def test_what_was_handed_over_to_a_worker_has_no_lease() -> None:
     play.answer()
     play.quiet()
     ended = play.wait(2 * LIFE)
-    assert told(ended) == [] and of(ended, HangUp) == []
+    assert issues_to_end(ended) == [] and of(ended, HangUp) == []
     assert play.round_trip is None or renewing(play) == ()
 
 
@@ -160,7 +170,7 @@ def test_a_refused_renewal_ends_the_attempt_at_once_says_so_and_charges_nothing(
     play = leased("a")
     play.wait(HALF)
     ended = play.answer(lost=["a"])
-    assert told(ended) == ["a"]
+    assert issues_to_end(ended) == ["a"]
     assert notes(ended, "error") == [
         "a: the claim was lost: it is in_progress, assigned to bob; its attempt is ended"
     ]
@@ -187,7 +197,7 @@ def test_a_claim_found_lost_after_its_done_disturbs_no_later_task_of_that_worker
     play.answer("a", lease=LIFE)
     play.wait(HALF)
     play.do(done(1, "a"))
-    assert said(play.answer(lost=["a"])) == []
+    assert sent_messages(play.answer(lost=["a"])) == []
     play.do(ready(1))
     play.answer("b")
     assert of(play.wait(60.0), KillWorker) == []
@@ -231,13 +241,13 @@ def test_a_worker_that_does_not_understand_cancel_loses_its_connection() -> None
 
 def test_an_unreachable_tracker_ends_no_attempt_while_the_lease_goes_on() -> None:
     play = leased("a")
-    assert told(unreachable(play, GIVEN_UP_AT - 5.0)) == []
+    assert issues_to_end(unreachable(play, GIVEN_UP_AT - 5.0)) == []
 
 
 def test_an_attempt_is_ended_before_a_lease_that_cannot_be_renewed_does() -> None:
     play = leased("a")
     ended = unreachable(play, GIVEN_UP_AT)
-    assert told(ended) == ["a"]
+    assert issues_to_end(ended) == ["a"]
     assert "a: its lease could not be renewed; its attempt is ended" in notes(ended, "error")
     (finished,) = records(play.do(cancelled(1, "a")), rec.Finished)
     assert (finished.outcome, finished.charged) == ("cancelled", 0)
@@ -257,14 +267,14 @@ def test_a_call_that_hangs_holds_up_no_end() -> None:
     play = leased("a")
     play.wait(HALF)
     assert renewing(play) == ("a",), "and is never answered"
-    assert told(play.wait(HALF - 1.0)) == ["a"]
+    assert issues_to_end(play.wait(HALF - 1.0)) == ["a"]
 
 
 def test_a_renewal_that_came_in_the_last_moment_saves_the_attempt() -> None:
     play = leased("a")
     play.wait(GIVEN_UP_AT - 10.0)
     play.answer(lease=LIFE)
-    assert told(play.wait(60.0)) == []
+    assert issues_to_end(play.wait(60.0)) == []
 
 
 def test_with_a_long_grace_there_is_still_time_to_renew() -> None:
@@ -274,7 +284,7 @@ def test_with_a_long_grace_there_is_still_time_to_renew() -> None:
     play.quiet()
     play.wait(HALF)
     assert renewing(play) == ("a",)
-    assert told(play.wait(25.0)) == []
+    assert issues_to_end(play.wait(25.0)) == []
 
 
 # --- sleep ----------------------------------------------------------------------------------------
@@ -289,14 +299,14 @@ def test_after_a_sleep_the_lease_is_renewed_within_seconds_and_nothing_is_thrown
     play.wait(limits.LEASE_LOOK_SECONDS)
     assert renewing(play) == ("a",)
     play.answer(lease=LIFE)
-    assert told(play.wait(HALF - 10.0)) == []
+    assert issues_to_end(play.wait(HALF - 10.0)) == []
 
 
 def test_who_wakes_too_late_finds_it_taken_and_ends_the_attempt() -> None:
     play = leased("a")
     play.sleep(3600.0)
     play.wait(limits.LEASE_LOOK_SECONDS)
-    assert told(play.answer(lost=["a"])) == ["a"]
+    assert issues_to_end(play.answer(lost=["a"])) == ["a"]
 
 
 def test_who_wakes_too_late_without_a_tracker_ends_the_attempt_as_well() -> None:
@@ -304,7 +314,7 @@ def test_who_wakes_too_late_without_a_tracker_ends_the_attempt_as_well() -> None
     play.sleep(3600.0)
     ended = play.wait(limits.LEASE_LOOK_SECONDS)
     ended += unreachable(play, limits.LEASE_WAKE_SECONDS + 1.0)
-    assert told(ended) == ["a"]
+    assert issues_to_end(ended) == ["a"]
 
 
 def test_after_a_freeze_it_is_the_same_whatever_is_heard_first() -> None:
@@ -313,4 +323,4 @@ def test_after_a_freeze_it_is_the_same_whatever_is_heard_first() -> None:
     play.do(done(1, "a"))
     assert play.pending() == [(Action.CLOSE, "a")] and renewing(play) == ("b",)
     ended = play.answer(results={"a": Result.NOT_OURS}, lost=["b"])
-    assert told(ended) == ["b"]
+    assert issues_to_end(ended) == ["b"]

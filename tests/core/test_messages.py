@@ -164,8 +164,8 @@ def test_done_carries_a_result_only_where_there_is_one() -> None:
 
 
 def test_cancel_names_its_issue_and_reason() -> None:
-    said = b',"version":"1.1","issue_id":"beads-workers-abc","reason":"user"}\n'
-    expected = b'{"type":"CANCEL",' + HEAD + said
+    ending = b',"version":"1.1","issue_id":"beads-workers-abc","reason":"user"}\n'
+    expected = b'{"type":"CANCEL",' + HEAD + ending
     assert written(wire.Cancel(ISSUE, "user"), v1=False) == expected
     assert wire.parse(expected) == wire.Cancel(ISSUE, "user")
 

@@ -50,8 +50,8 @@ def of_one_process(*connections: int, pid: int = 950) -> playbook.Play:
 def test_a_process_that_lives_on_keeps_its_issue_for_the_grace_and_no_longer() -> None:
     play = playbook.Play()
     play.working("a")
-    (told,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
-    assert told == rec.OwnerLost("a", "W1", 901, grace_seconds=GRACE)
+    (owner_lost,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
+    assert owner_lost == rec.OwnerLost("a", "W1", 901, grace_seconds=GRACE)
     assert ended(play.wait(GRACE - 0.1)) == []
     (finished,) = playbook.records(play.wait(0.2), rec.Finished)
     assert (finished.outcome, finished.charged) == ("lost", 1)
@@ -72,8 +72,8 @@ def test_our_own_worker_has_no_grace_but_its_death() -> None:
     play = playbook.Play(1)
     play.own(1)
     play.answer("a")
-    (told,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
-    assert (told.grace_seconds, told.several) == (0.0, False)
+    (owner_lost,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
+    assert (owner_lost.grace_seconds, owner_lost.several) == (0.0, False)
     assert ended(play.wait(3600.0)) == []
 
 
@@ -108,8 +108,8 @@ def test_nobody_gives_back_what_a_living_worker_of_ours_has_lost() -> None:
 
 def test_a_ready_of_one_connection_says_nothing_of_what_another_lost() -> None:
     play = of_one_process(1, 2, 3)
-    (told,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
-    assert told.several
+    (owner_lost,) = playbook.records(play.do(playbook.lost(1)), rec.OwnerLost)
+    assert owner_lost.several
     play.connect(4, pid=950)
     assert ended(play.do(playbook.ready(4))) == [], "which of them it is, nobody can tell"
     assert ended(play.wait(GRACE + 0.1)) == ["lost"]
@@ -310,4 +310,4 @@ def test_the_next_start_is_not_told_of_what_this_one_has_given_back() -> None:
     play.do(ev.OwnerGone(907))
     play.quiet()
     left = recovery_state(play.entries)
-    assert "a" in left.heard and left.unsettled_runs()[-1].begun == ("b",)
+    assert "a" in left.replayed and left.unsettled_runs()[-1].begun == ("b",)

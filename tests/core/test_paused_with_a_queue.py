@@ -6,7 +6,7 @@ from beads_workers.core.events import BY_HAND
 from beads_workers.core.journal import Finished, Requeued
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import BATCH, CANCEL, GROUPED, PAUSE, REVOKED, Cancel, Pause
-from tests.core.playbook import Play, done, records, said, task_of, unstarted
+from tests.core.playbook import Play, done, records, sent_messages, task_of, unstarted
 from tests.core.test_pausing import asks, hold
 
 
@@ -18,11 +18,11 @@ def test_its_task_goes_on_and_what_is_queued_goes_to_others() -> None:
     play.quiet()
     commands = play.do(hold())
     revoked = [Cancel(IssueId(i), REVOKED) for i in ("b", "c")]
-    assert said(commands, 1) == [Pause(BY_HAND), *revoked]
+    assert sent_messages(commands, 1) == [Pause(BY_HAND), *revoked]
     back = play.do(unstarted(1, "b"), unstarted(1, "c"))
     assert {each.issue_id for each in records(back, Requeued)} == {"b", "c"}
     play.join(2)
     play.quiet()
     assert task_of(play.answer("b"), 2) == "b"
     assert records(play.do(done(1, "a")), Finished)[0].outcome == "success"
-    assert not said(play.do(asks()), 1)
+    assert not sent_messages(play.do(asks()), 1)

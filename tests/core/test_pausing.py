@@ -17,7 +17,7 @@ from beads_workers.core.settings import Work
 from beads_workers.core.states import RunState, WorkerState
 from beads_workers.core.status import status
 from beads_workers.core.worker import WorkerHalf
-from tests.core.playbook import Play, done, job, notes, of, ready, records, said, task_of
+from tests.core.playbook import Play, done, job, notes, of, ready, records, sent_messages, task_of
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN
 
 TICKET = Ticket(1)
@@ -53,11 +53,11 @@ def waiting() -> Play:
 def test_its_ready_is_held_and_nothing_is_claimed_for_it() -> None:
     play = waiting()
     commands = play.do(hold())
-    assert said(commands, 1) == [wire.Pause(BY_HAND)]
+    assert sent_messages(commands, 1) == [wire.Pause(BY_HAND)]
     assert [a.text for a in of(commands, Answer)] == ["paused: W1"]
     commands = play.answer("a")
     commands += play.wait(limits.HOLD_SECONDS + 60.0)
-    assert not said(commands, 1), "neither TASK nor WAIT"
+    assert not sent_messages(commands, 1), "neither TASK nor WAIT"
     play.quiet()
     assert play.round_trip is None or not play.round_trip.take
 
@@ -68,7 +68,7 @@ def test_a_worker_that_does_not_understand_pause_is_told_to_wait_in_time() -> No
     play.do(ready(1))
     play.quiet()
     play.do(hold())
-    assert said(play.wait(limits.IDLE_SECONDS_MAX), 1) == [wire.Wait(1)]
+    assert sent_messages(play.wait(limits.IDLE_SECONDS_MAX), 1) == [wire.Wait(1)]
 
 
 def test_resume_has_it_served_again() -> None:
@@ -76,22 +76,22 @@ def test_resume_has_it_served_again() -> None:
     play.do(hold())
     play.quiet()
     commands = play.do(let_go("W1"))
-    assert said(commands, 1) == [wire.Resume()]
+    assert sent_messages(commands, 1) == [wire.Resume()]
     assert task_of(play.answer("a"), 1) == "a"
 
 
 def test_resume_of_the_fleet_is_resume_of_every_worker() -> None:
     play = waiting()
     play.do(hold())
-    assert said(play.do(let_go()), 1) == [wire.Resume()]
+    assert sent_messages(play.do(let_go()), 1) == [wire.Resume()]
 
 
 def test_twice_is_once() -> None:
     play = waiting()
     play.do(hold())
-    assert not said(play.do(hold()), 1)
+    assert not sent_messages(play.do(hold()), 1)
     play.do(let_go("W1"))
-    assert not said(play.do(let_go("W1")), 1)
+    assert not sent_messages(play.do(let_go("W1")), 1)
 
 
 def test_its_time_stands_still_as_its_task_may_be_stopped() -> None:
@@ -109,11 +109,11 @@ def test_one_that_does_not_know_pause_is_told_to_wait() -> None:
     play = Play()
     play.join(1, v1=True)
     commands = play.do(hold())
-    assert not any(isinstance(m, wire.Pause) for m in said(commands, 1))
+    assert not any(isinstance(m, wire.Pause) for m in sent_messages(commands, 1))
     for _ in range(3):
         play.quiet()
         commands = play.wait(10.0) + play.do(ready(1, v1=True)) + play.quiet()
-        assert not [m for m in said(commands, 1) if not isinstance(m, wire.Wait)]
+        assert not [m for m in sent_messages(commands, 1) if not isinstance(m, wire.Wait)]
     play.do(let_go())
     commands = play.do(ready(1, v1=True))
     assert task_of(commands + play.answer("a"), 1) == "a"
@@ -122,7 +122,7 @@ def test_one_that_does_not_know_pause_is_told_to_wait() -> None:
 def test_shutdown_is_for_the_paused_too() -> None:
     play = waiting()
     play.do(hold())
-    assert said(play.do(ev.StopAsked()), 1) == [wire.Shutdown("user_requested")]
+    assert sent_messages(play.do(ev.StopAsked()), 1) == [wire.Shutdown("user_requested")]
 
 
 def test_one_that_is_about_to_get_a_task_gets_none() -> None:
@@ -130,14 +130,14 @@ def test_one_that_is_about_to_get_a_task_gets_none() -> None:
     play.join(1, v1=True)
     play.answer("a")
     commands = play.do(hold()) + play.quiet()
-    assert not any(isinstance(m, wire.Task) for m in said(commands, 1))
+    assert not any(isinstance(m, wire.Task) for m in sent_messages(commands, 1))
 
 
 def test_one_that_has_forgotten_what_pause_is_hears_of_no_resume() -> None:
     play = waiting()
     play.do(hold())
     play.do(asks(1, wire.GROUPED, wire.CANCEL))
-    assert not any(isinstance(m, wire.Resume) for m in said(play.do(let_go()), 1))
+    assert not any(isinstance(m, wire.Resume) for m in sent_messages(play.do(let_go()), 1))
 
 
 def test_one_that_has_forgotten_what_pause_is_still_ends_its_task_in_time() -> None:
@@ -181,7 +181,7 @@ def test_a_new_process_of_a_paused_worker_of_ours_is_paused() -> None:
     play.wait(limits.RESPAWN_DELAY_SECONDS)
     play.do(ev.WorkerSpawned("W1", 202))
     play.connect(2, 202)
-    assert said(play.do(asks(2)), 2) == [wire.Pause(BY_HAND)]
+    assert sent_messages(play.do(asks(2)), 2) == [wire.Pause(BY_HAND)]
 
 
 def test_what_is_claimed_goes_back_where_every_worker_is_paused() -> None:
@@ -212,7 +212,7 @@ def test_a_worker_asks_for_nothing_until_it_says_resume() -> None:
     play = waiting()
     play.do(ev.Received(ConnId(1), wire.Pause("lunch")))
     commands = play.answer("a") + play.wait(60.0)
-    assert not said(commands, 1)
+    assert not sent_messages(commands, 1)
     play.quiet()
     play.do(ev.Received(ConnId(1), wire.Resume()))
     assert task_of(play.answer("b"), 1) == "b"

@@ -17,7 +17,7 @@ from beads_workers.core.settings import Work
 from beads_workers.core.source import Action
 from beads_workers.core.status import status
 from beads_workers.core.worker import WorkerHalf
-from tests.core.playbook import Play, done, lost, notes, records, said, unstarted
+from tests.core.playbook import Play, done, lost, notes, records, sent_messages, unstarted
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, Keeper, task
 
 PREFETCH_COUNT = 3
@@ -33,7 +33,7 @@ def asks(conn: int) -> ev.Received:
 
 def tasks(commands: list[Command], conn: int | None = None) -> list[str]:
     """The issues of all TASKs that are sent."""
-    return [m.issue_id for m in said(commands, conn) if isinstance(m, wire.Task)]
+    return [m.issue_id for m in sent_messages(commands, conn) if isinstance(m, wire.Task)]
 
 
 def hurried(*more: str, workers: int = 0) -> Play:
@@ -150,19 +150,21 @@ def test_what_is_taken_back_and_begun_again_is_the_same_attempt_under_another_re
     play.quiet()
     play.connect(2)
     commands = play.do(asks(2))
-    told = [m for m in said(commands, 2) if isinstance(m, wire.Task)]
+    tasks = [m for m in sent_messages(commands, 2) if isinstance(m, wire.Task)]
     requests = {e.record.request_id for e in play.entries if isinstance(e.record, rec.Started)}
-    assert told[0].attempt == 1 and told[0].request_id in requests
+    assert tasks[0].attempt == 1 and tasks[0].request_id in requests
 
 
 def test_what_is_queued_behind_a_long_task_is_revoked() -> None:
     play = full()
     commands = play.wait(2 * limits.REVOKE_SECONDS)
-    assert said(commands, 1) == [wire.Cancel(IssueId(i), wire.REVOKED) for i in ("c", "d", "e")]
+    assert sent_messages(commands, 1) == [
+        wire.Cancel(IssueId(i), wire.REVOKED) for i in ("c", "d", "e")
+    ]
     back = play.do(unstarted(1, "c"), unstarted(1, "d"), unstarted(1, "e"))
     assert not tasks(back) and not records(back, rec.SettledRecord)
     assert play.board.workers["W1"].issue_id == "b"
-    assert not said(play.wait(2 * limits.REVOKE_SECONDS), 1), "only once"
+    assert not sent_messages(play.wait(2 * limits.REVOKE_SECONDS), 1), "only once"
     play.connect(2)
     assert tasks(play.do(asks(2)))[0] in {"c", "f"}
 
@@ -184,7 +186,7 @@ def test_an_answer_for_an_earlier_time_is_none_for_this_one() -> None:
 
 def test_a_stop_requeues_what_was_not_begun() -> None:
     play = full()
-    assert wire.Shutdown("user_requested") in said(play.do(ev.StopAsked()), 1)
+    assert wire.Shutdown("user_requested") in sent_messages(play.do(ev.StopAsked()), 1)
     commands = play.do(*(unstarted(1, i) for i in "cde"))
     assert free(commands) == dict.fromkeys("cde", ("cancelled", 0, 0, 0.0))
     play.do(ev.Received(ConnId(1), wire.Failed(IssueId("b"), "w", "", 0, OutcomeKind.CANCELLED)))
@@ -212,7 +214,7 @@ def test_what_was_not_begun_costs_nothing_in_a_fleet_that_drains_either(dies: bo
 def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
     play = full()
     commands = play.do(ReleaseAskedFor(ev.Ticket(1), (IssueId("d"),)))
-    assert said(commands, 1) == [wire.Cancel(IssueId("d"), "released")]
+    assert sent_messages(commands, 1) == [wire.Cancel(IssueId("d"), "released")]
     commands = play.do(unstarted(1, "d"))
     assert records(commands, rec.PutOnHold)
     play.wait(limits.LINGER_SECONDS_MAX)
@@ -222,7 +224,7 @@ def test_what_a_person_takes_away_is_taken_from_those_who_keep_it() -> None:
 def test_a_worker_that_stops_by_itself_requeues_what_it_keeps() -> None:
     play = full()
     commands = play.do(*(unstarted(1, i) for i in "cde"), done(1, "b", is_stopping=True), asks(1))
-    assert wire.Shutdown("user_requested") in said(commands, 1)
+    assert wire.Shutdown("user_requested") in sent_messages(commands, 1)
     assert [r.issue_id for r in records(commands, rec.Claimed)] == ["c", "d", "e"]
 
 
@@ -277,8 +279,8 @@ def test_what_has_started_is_not_revoked() -> None:
 def test_a_stop_sends_back_what_is_kept_and_ends_what_runs() -> None:
     keeper = Keeper()
     keeper.tell(task("a"), task("b"), task("c"))
-    told = keeper.tell(SHUTDOWN)
-    assert told[-1] == TERM and len(told) == 3
+    commands = keeper.tell(SHUTDOWN)
+    assert commands[-1] == TERM and len(commands) == 3
     assert keeper.messages(wev.StepEnded(-15)) == [("Failed", "a")]
 
 

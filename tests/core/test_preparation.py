@@ -9,7 +9,7 @@ from beads_workers.core.journal import Checkpointed, DegradedBegan, DegradedEnde
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.source import Action
 from beads_workers.core.wire import CANNOT_PREPARE, Progress, Wait
-from tests.core.playbook import Play, done, failed, ready, records, said, task_of
+from tests.core.playbook import Play, done, failed, ready, records, sent_messages, task_of
 
 WHY = "no worktree: bw/{}/1.{}: a branch is in the way"
 
@@ -23,27 +23,27 @@ class Backlog:
         self.tries = self.seen = 0
         self.waits = False
         self.commands: list[Command] = []
-        self.heard(self.play.join(1))
+        self.take(self.play.join(1))
 
-    def heard(self, commands: list[Command]) -> None:
+    def take(self, commands: list[Command]) -> None:
         self.commands += commands
 
-    def given(self, seconds: float = 700.0) -> str | None:
+    def next_issue(self, seconds: float = 700.0) -> str | None:
         """The next issue that the worker gets within this time; None for none."""
         end = self.play.now + seconds
         while (issue := task_of(self.commands[self.seen :], 1)) is None:
             new, self.seen = self.commands[self.seen :], len(self.commands)
-            self.waits = self.waits or any(isinstance(each, Wait) for each in said(new, 1))
+            self.waits = self.waits or any(isinstance(each, Wait) for each in sent_messages(new, 1))
             if self.play.round_trip is not None:
                 self._answer()
             elif self.play.now >= end:
                 return None
             else:
                 due = self.play.core.deadline() or end
-                self.heard(self.play.wait(max(0.0, min(due, end) - self.play.now) + 0.001))
+                self.take(self.play.wait(max(0.0, min(due, end) - self.play.now) + 0.001))
                 if self.waits:
                     self.waits = False
-                    self.heard(self.play.do(ready(1)))
+                    self.take(self.play.do(ready(1)))
         self.seen = len(self.commands)
         return issue
 
@@ -51,131 +51,131 @@ class Backlog:
         asked = self.play.round_trip
         assert asked is not None
         free = [i for i in self.open if i not in asked.skip]
-        self.heard(self.play.answer(*free[: asked.take or 0], listed=free))
+        self.take(self.play.answer(*free[: asked.take or 0], listed=free))
 
     def fails(self, issue: str, why: str = WHY, detail: str = CANNOT_PREPARE) -> Finished:
         """It gets no worktree."""
         self.tries += 1
         error, retry = why.format(issue, self.tries), OutcomeKind.RETRY
         done = self.play.do(failed(1, issue, error, outcome=retry, error_detail=detail))
-        self.heard(done)
-        self.heard(self.play.do(ready(1)))
+        self.take(done)
+        self.take(self.play.do(ready(1)))
         (finished,) = records(done, Finished)
         return finished
 
 
 def test_the_same_reason_three_times_quarantines_it_uncharged_with_that_reason() -> None:
-    here = Backlog("a")
+    backlog = Backlog("a")
     verdicts = []
     for _ in range(limits.UNPREPARED_MAX):
-        assert here.given() == "a"
-        verdicts.append(here.fails("a"))
+        assert backlog.next_issue() == "a"
+        verdicts.append(backlog.fails("a"))
     assert [each.verdict for each in verdicts] == ["requeue", "requeue", "quarantined"]
     assert [each.charged for each in verdicts] == [0, 0, 0]
     assert [each.unprepared for each in verdicts] == [1, 2, 0]
-    assert here.play.round_trip is not None
-    note = here.play.settlement()
+    assert backlog.play.round_trip is not None
+    note = backlog.play.settlement()
     assert note.action is Action.QUARANTINE and "a branch is in the way" in note.note
     assert "0 attempts" not in note.note
 
 
 def test_other_reasons_and_attempts_that_began_in_between_do_not_add_up() -> None:
-    here = Backlog("a")
+    backlog = Backlog("a")
     for number, why in enumerate((WHY, WHY, "no worktree: no room", WHY, WHY)):
-        assert here.given() == "a"
-        assert here.fails("a", why).verdict == "requeue", number
-    assert here.given() == "a"
-    assert here.fails("a", "try later", detail="").verdict == "requeue"
-    assert here.given() == "a"
-    assert here.fails("a").verdict == "requeue"
+        assert backlog.next_issue() == "a"
+        assert backlog.fails("a", why).verdict == "requeue", number
+    assert backlog.next_issue() == "a"
+    assert backlog.fails("a", "try later", detail="").verdict == "requeue"
+    assert backlog.next_issue() == "a"
+    assert backlog.fails("a").verdict == "requeue"
 
 
 def test_it_is_remembered_over_a_restart() -> None:
     last = WHY.format("a", 7)
-    here = Backlog("a", checkpointed=[Checkpointed("a", error=last, unprepared=2)])
-    assert here.given() == "a" and here.fails("a").verdict == "quarantined"
+    backlog = Backlog("a", checkpointed=[Checkpointed("a", error=last, unprepared=2)])
+    assert backlog.next_issue() == "a" and backlog.fails("a").verdict == "quarantined"
 
 
 def struck() -> Backlog:
     """Three issues have had no worktree; a fourth has not been begun."""
-    here = Backlog("a", "b", "c", "d")
-    strike(here)
-    return here
+    backlog = Backlog("a", "b", "c", "d")
+    strike(backlog)
+    return backlog
 
 
-def strike(here: Backlog) -> None:
+def strike(backlog: Backlog) -> None:
     """Each of the first three issues has had no worktree, once."""
     for each in ("a", "b", "c"):
-        assert here.given(5.0) == each
-        assert here.fails(each).verdict == "requeue"
+        assert backlog.next_issue(5.0) == each
+        assert backlog.fails(each).verdict == "requeue"
 
 
 def test_three_issues_pause_new_work_with_reason_and_remedy() -> None:
-    here = struck()
-    (began,) = records(here.commands, DegradedBegan)
+    backlog = struck()
+    (began,) = records(backlog.commands, DegradedBegan)
     assert began.stops and "for 3 issues" in began.text and "a branch is in the way" in began.text
     assert "every 5 minutes" in began.todo
-    assert here.given(limits.UNPREPARED_TRIAL_SECONDS - 1) is None
+    assert backlog.next_issue(limits.UNPREPARED_TRIAL_SECONDS - 1) is None
 
 
 def test_one_issue_tries_every_five_minutes_another_one_each_time_and_nothing_counts() -> None:
-    here = struck()
+    backlog = struck()
     tried = []
     for _ in range(8):
-        began = here.play.now
-        issue = here.given()
+        began = backlog.play.now
+        issue = backlog.next_issue()
         assert issue is not None
-        assert here.play.now - began < limits.UNPREPARED_TRIAL_SECONDS + 20
+        assert backlog.play.now - began < limits.UNPREPARED_TRIAL_SECONDS + 20
         if tried:
-            assert here.play.now - began > limits.UNPREPARED_TRIAL_SECONDS - 1
+            assert backlog.play.now - began > limits.UNPREPARED_TRIAL_SECONDS - 1
         tried.append(issue)
-        finished = here.fails(issue)
+        finished = backlog.fails(issue)
         assert (finished.verdict, finished.charged) == ("requeue", 0)
     assert set(tried[:3]) == {"a", "b", "d"}, "c had none when the pause began"
     assert set(tried) == {"a", "b", "c", "d"}
-    assert len(records(here.commands, DegradedBegan)) == 1
+    assert len(records(backlog.commands, DegradedBegan)) == 1
 
 
 def test_it_goes_on_by_itself_once_a_worktree_could_be_made() -> None:
-    here = struck()
-    issue = here.given()
+    backlog = struck()
+    issue = backlog.next_issue()
     assert issue is not None
-    here.open.remove(issue)
-    ended = here.play.do(done(1, issue), ready(1))
+    backlog.open.remove(issue)
+    ended = backlog.play.do(done(1, issue), ready(1))
     assert [each.what for each in records(ended, DegradedEnded)] == ["worktrees"]
-    here.heard(ended)
-    assert here.given(20.0) is not None
+    backlog.take(ended)
+    assert backlog.next_issue(20.0) is not None
 
 
 def test_that_agents_work_does_not_mean_that_their_work_can_be_committed() -> None:
     backlog = Backlog("bw-1", "bw-2", "bw-3", "bw-4")
     for _ in range(3):
-        issue = backlog.given()
+        issue = backlog.next_issue()
         assert issue is not None
-        backlog.heard(backlog.play.do(Received(ConnId(1), Progress(IssueId(issue), tokens=400))))
+        backlog.take(backlog.play.do(Received(ConnId(1), Progress(IssueId(issue), tokens=400))))
         backlog.fails(issue, "its work cannot be committed: gpg failed to sign the data")
     assert backlog.play.core._parts.preparation.is_on
-    trial = backlog.given()
+    trial = backlog.next_issue()
     assert trial is not None
-    backlog.heard(backlog.play.do(Received(ConnId(1), Progress(IssueId(trial), tokens=400))))
+    backlog.take(backlog.play.do(Received(ConnId(1), Progress(IssueId(trial), tokens=400))))
     assert backlog.play.core._parts.preparation.is_on
 
 
 def test_a_person_may_say_that_it_is_mended() -> None:
-    here = struck()
-    here.heard(here.play.do(ResumeAsked(Ticket(1))))
-    assert here.given(30.0) is not None
+    backlog = struck()
+    backlog.take(backlog.play.do(ResumeAsked(Ticket(1))))
+    assert backlog.next_issue(30.0) is not None
 
 
 def test_a_run_until_empty_does_not_end_over_it() -> None:
-    here = Backlog("a", "b", "c", until_empty=True)
-    strike(here)
-    here.given(limits.UNPREPARED_TRIAL_SECONDS - 1)
-    assert here.play.ended is None and here.given() is not None
+    backlog = Backlog("a", "b", "c", until_empty=True)
+    strike(backlog)
+    backlog.next_issue(limits.UNPREPARED_TRIAL_SECONDS - 1)
+    assert backlog.play.ended is None and backlog.next_issue() is not None
 
 
 def test_temporary_failures_that_a_task_says_keep_their_own_rule() -> None:
-    here = Backlog("a")
+    backlog = Backlog("a")
     for _ in range(2 * limits.UNPREPARED_MAX):
-        assert here.given() == "a"
-        assert here.fails("a", "exit status 75", detail="").verdict == "requeue"
+        assert backlog.next_issue() == "a"
+        assert backlog.fails("a", "exit status 75", detail="").verdict == "requeue"

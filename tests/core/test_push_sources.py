@@ -9,7 +9,18 @@ from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.source import Action
 from beads_workers.core.wire import Cancel, Task, Wait
-from tests.core.playbook import Play, cancelled, done, failed, job, lost, of, ready, said, task_of
+from tests.core.playbook import (
+    Play,
+    cancelled,
+    done,
+    failed,
+    job,
+    lost,
+    of,
+    ready,
+    sent_messages,
+    task_of,
+)
 
 HAND_BACK = Policy(hand_back=True)
 
@@ -40,13 +51,13 @@ def settled(play: Play) -> tuple[Action, Outcome | None]:
 
 def test_a_worker_of_ours_is_never_told_to_wait() -> None:
     play = push()
-    assert said(play.wait(10 * limits.HOLD_SECONDS)) == []
+    assert sent_messages(play.wait(10 * limits.HOLD_SECONDS)) == []
 
 
 def test_a_worker_of_somebody_else_is_told_to_wait_as_always() -> None:
     play = push()
-    told = play.join(7) + play.wait(limits.IDLE_SECONDS_MAX)
-    assert [type(message) for message in said(told, 7)] == [Wait]
+    commands = play.join(7) + play.wait(limits.IDLE_SECONDS_MAX)
+    assert [type(message) for message in sent_messages(commands, 7)] == [Wait]
 
 
 def test_what_arrives_is_taken_at_once() -> None:
@@ -119,8 +130,8 @@ def test_what_is_withdrawn_before_it_was_sent_is_settled_without_an_outcome() ->
 
 def test_what_is_withdrawn_from_its_worker_is_ended_and_then_settled() -> None:
     play = running()
-    told = play.do(ev.Withdrawn((IssueId("a"),), "it has left"))
-    assert [s.message for s in of(told, Send)] == [Cancel(IssueId("a"), "it has left")]
+    commands = play.do(ev.Withdrawn((IssueId("a"),), "it has left"))
+    assert [s.message for s in of(commands, Send)] == [Cancel(IssueId("a"), "it has left")]
     assert play.round_trip is None
     play.do(cancelled(1, "a"))
     action, outcome = settled(play)
@@ -136,7 +147,7 @@ def test_what_nobody_has_can_be_withdrawn() -> None:
 def test_the_attempt_is_the_one_that_the_source_counts() -> None:
     play = push()
     play.do(ev.Arrived())
-    (task,) = [m for m in said(play.answer(job("a", attempt=4)), 1) if isinstance(m, Task)]
+    (task,) = [m for m in sent_messages(play.answer(job("a", attempt=4)), 1) if isinstance(m, Task)]
     assert task.attempt == 4
 
 

@@ -72,8 +72,8 @@ def test_a_limit_says_what_it_closes() -> None:
         "m",
     )
     assert WHOLE.refusal is None
-    said = receipts.Receipt(verdict="limited", why="You've hit your limit.").refusal
-    assert said is not None and said.why == "You've hit your limit", "our sentence goes on"
+    limit = receipts.Receipt(verdict="limited", why="You've hit your limit.").refusal
+    assert limit is not None and limit.why == "You've hit your limit", "our sentence goes on"
 
 
 def test_texts_are_cut_to_what_the_journal_keeps() -> None:
@@ -133,6 +133,6 @@ def test_the_reason_of_a_close_has_a_limit() -> None:
     receipt = receipts.Receipt(
         "no_change", agent="a" * 500, branch="b" * 500, diffstat="d" * 500, verify="v" * 500
     )
-    said = receipts.close_reason(receipt, 1)
-    assert said.startswith("no change needed, by a")
-    assert len(said) == limits.CLOSE_REASON_CHARS_MAX
+    reason = receipts.close_reason(receipt, 1)
+    assert reason.startswith("no change needed, by a")
+    assert len(reason) == limits.CLOSE_REASON_CHARS_MAX

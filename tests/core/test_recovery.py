@@ -141,10 +141,12 @@ def test_what_was_taken_back_has_a_reopening_pending_until_the_tracker_has_heard
     blocked = rec.SettledRecord("a", "quarantined", "applied", "")
     reopened = rec.SettledRecord("a", "reopen", "applied", "")
     for taken_back in (rec.Refunded("a", 0), rec.RetryAsked("a")):
-        told = (STARTED, quarantined, blocked, taken_back)
-        assert written(recovery_state(entries(*told))) == [CrashedRun("actor/run-1", reopened=(A,))]
+        records = (STARTED, quarantined, blocked, taken_back)
+        assert written(recovery_state(entries(*records))) == [
+            CrashedRun("actor/run-1", reopened=(A,))
+        ]
         for later in (reopened, rec.Claimed("a", "a", 2)):
-            assert written(recovery_state(entries(*told, later))) == [CrashedRun("actor/run-1")]
+            assert written(recovery_state(entries(*records, later))) == [CrashedRun("actor/run-1")]
     # What only cooled down was never blocked.
     cooling = rec.Finished("a", "W1", 1, "r", "error", "requeue", charged=1, delay_seconds=9.0)
     assert (
@@ -162,10 +164,12 @@ def test_an_attempt_that_was_not_begun_has_no_end_once_its_issue_is_claimed_agai
 
 
 def test_a_hand_over_that_was_refused_leaves_nothing_that_was_not_begun() -> None:
-    told = (STARTED, rec.Claimed("a"), rec.ClaimDelegated("a", "W1"))
+    records = (STARTED, rec.Claimed("a"), rec.ClaimDelegated("a", "W1"))
     refused = rec.SettledRecord("a", "hand_over", "not_ours")
-    assert recovery_state(entries(*told)).unsettled_runs()[-1].unstarted == (A,)
-    assert recovery_state(entries(*told, refused)).unsettled_runs() == [CrashedRun("actor/run-1")]
+    assert recovery_state(entries(*records)).unsettled_runs()[-1].unstarted == (A,)
+    assert recovery_state(entries(*records, refused)).unsettled_runs() == [
+        CrashedRun("actor/run-1")
+    ]
 
 
 def test_what_had_its_last_attempt_has_that_pending_until_the_tracker_has_it() -> None:
@@ -209,14 +213,14 @@ def test_pending_writes_of_several_runs_are_made_in_each_ones_own_name_this_runs
 
 
 def test_how_attempts_went_of_which_the_source_was_not_told_is_known() -> None:
-    told = rec.SettledRecord("told", "release", "applied")
+    settled = rec.SettledRecord("told", "release", "applied")
     left = recovery_state(
         entries(
             STARTED,
             *(rec.Claimed(name, name, 2) for name in ("told", "done", "bad", "runs", "waits")),
             *(rec.Started(name, "W1", 1, "r", name, 2) for name in ("told", "done", "bad", "runs")),
             rec.Finished("told", "W1", 1, "r", "error", "hand_back", "boom"),
-            told,
+            settled,
             rec.Finished("done", "W1", 1, "r", "success", "finish", result='"42"'),
             rec.Finished("bad", "W1", 1, "r", "timeout", "hand_back", "late"),
         )
@@ -350,7 +354,9 @@ def test_a_close_that_failed_again_is_kept_shown_and_ends_the_run_with_seven() -
 def test_what_a_dead_run_says_of_an_issue_forgets_no_cost_that_is_known() -> None:
     known = Checkpointed("a", money=2.0, tokens=1000, counted="0.1")
     play = Play(checkpointed=(known,), recovering=True)
-    play.do(ev.RecoveryEnded((), heard=(Checkpointed("a", claimed_by="actor/run-0", charged=1),)))
+    play.do(
+        ev.RecoveryEnded((), late_entries=(Checkpointed("a", claimed_by="actor/run-0", charged=1),))
+    )
     past = play.core._parts.effects.issues.known[A].retry_entry
     assert past == replace(known, claimed_by="actor/run-0", charged=1)
 
@@ -359,7 +365,7 @@ def test_a_dead_run_may_know_of_more_than_was_counted() -> None:
     more = Checkpointed("a", money=3.0, tokens=1500, counted="0.2")
     known = Checkpointed("a", money=2.0, tokens=1000, counted="0.1")
     play = Play(checkpointed=(known,), recovering=True)
-    play.do(ev.RecoveryEnded((), heard=(more,)))
+    play.do(ev.RecoveryEnded((), late_entries=(more,)))
     assert play.core._parts.effects.issues.known[A].retry_entry == more
 
 

@@ -20,10 +20,10 @@ from tests.core import test_worker
 from tests.core.playbook import Play, done, job, records
 
 REPORT = Step(StepKind.REPORT, ("look",))
-SAID = ev.StepEnded(0, "2 commits on bw/t-1/1\n")
+ENDED = ev.StepEnded(0, "2 commits on bw/t-1/1\n")
 
 
-def told(commands: list[ev.Command]) -> Any:
+def done_result(commands: list[ev.Command]) -> Any:
     """The DONE among the commands."""
     (message,) = [
         c.message for c in commands if isinstance(c, ev.SendMessage) and type(c.message) is Done
@@ -42,14 +42,14 @@ def reporting(*, self_claiming: bool = False, timeout: float | None = None) -> t
 
 
 def test_what_a_report_says_goes_out_with_done() -> None:
-    assert told(reporting().tell(SAID)) == {"note": "2 commits on bw/t-1/1"}
+    assert done_result(reporting().tell(ENDED)) == {"note": "2 commits on bw/t-1/1"}
 
 
 @pytest.mark.parametrize(
     "ended", [test_worker.BAD, test_worker.OK, ev.StepNotStarted("no such program", missing=True)]
 )
 def test_a_report_that_says_nothing_is_no_failure(ended: ev.StepEnded | ev.StepNotStarted) -> None:
-    assert told(reporting().tell(ended)) is None
+    assert done_result(reporting().tell(ended)) is None
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ def test_a_report_that_says_nothing_is_no_failure(ended: ev.StepEnded | ev.StepN
 def test_done_work_is_not_requeued_for_what_comes_during_its_report(event: ev.Event) -> None:
     book = reporting()
     assert book.tell(event) == [test_worker.TERM]
-    assert told(book.tell(test_worker.TERMINATED)) is None
+    assert done_result(book.tell(test_worker.TERMINATED)) is None
 
 
 def test_nor_for_a_timeout() -> None:
     book = reporting(timeout=5.0)
     assert book.tick() == [test_worker.TERM]
-    assert told(book.tell(test_worker.TERMINATED)) is None
+    assert done_result(book.tell(test_worker.TERMINATED)) is None
 
 
 def test_a_worker_that_holds_its_claim_closes_after_the_report_also_alone() -> None:
     book = reporting(self_claiming=True)
-    assert book.tell(SAID) == book.run(test_worker.CLOSE)
-    assert told(book.tell(test_worker.OK)) == {"note": "2 commits on bw/t-1/1"}
+    assert book.tell(ENDED) == book.run(test_worker.CLOSE)
+    assert done_result(book.tell(test_worker.OK)) == {"note": "2 commits on bw/t-1/1"}
     alone = reporting(self_claiming=True)
     alone.tell(test_worker.LOST)
     assert alone.tell(test_worker.TERMINATED) == alone.run(test_worker.CLOSE)
@@ -81,7 +81,7 @@ def test_a_self_claiming_worker_timed_out_in_its_report_leaves_the_close_to_the_
 ):
     book = reporting(self_claiming=True, timeout=5.0)
     book.tick()
-    assert told(book.tell(test_worker.TERMINATED)) is None
+    assert done_result(book.tell(test_worker.TERMINATED)) is None
 
 
 def test_the_note_is_journalled_shown_and_the_reason_of_the_close() -> None:

@@ -33,8 +33,8 @@ def test_an_answer_that_may_not_have_been_read_is_left_when_the_connection_is_lo
 
 def test_what_was_queued_on_it_is_left_as_returned_unstarted_beside_what_it_has_done() -> None:
     keeper = Keeper()
-    told = [task(name, request_id=f"r.{name}") for name in "abc"]
-    keeper.tell(*told, OK)
+    tasks = [task(name, request_id=f"r.{name}") for name in "abc"]
+    keeper.tell(*tasks, OK)
     commands = keeper.tell(LOST)
     assert left(commands) == [("Done", "a", "r.a"), ("Failed", "c", "r.c")]
     assert left(keeper.tell(TERMINATED)) == [], "nobody knows how far that one came"

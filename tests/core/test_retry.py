@@ -214,7 +214,7 @@ def test_until_empty_lets_finish_what_runs_requeues_the_rest_and_exits_7() -> No
     assert "wrong folder" in message and "start again" in message
     assert play.core.state is RunState.DRAINING
     commands = play.do(playbook.failed(6, "f"))
-    assert {m.reason for m in playbook.said(commands) if hasattr(m, "reason")} == {"error"}
+    assert {m.reason for m in playbook.sent_messages(commands) if hasattr(m, "reason")} == {"error"}
     for number in range(1, 7):
         play.do(ev.Disconnected(ev.ConnId(number), ""))
     while play.round_trip is not None:

@@ -12,14 +12,14 @@ CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")
 REFUSAL = AccountRefusal(AccountTrouble.LIMITED, "5 hours", EPOCH + 600)
 
 
-def told(*closed: Closed) -> ev.AccountTold:
+def account_told(*closed: Closed) -> ev.AccountTold:
     """By another fleet."""
     return ev.AccountTold(AccountId("acc"), closed)
 
 
 def test_nothing_is_begun_on_an_account_that_another_fleet_found_closed() -> None:
     play = Play(4, work=Work(agents=(CLAUDE,)), recovering=True)
-    play.do(told(Closed(REFUSAL, EPOCH, EPOCH + 630, told_by="run-0")))
+    play.do(account_told(Closed(REFUSAL, EPOCH, EPOCH + 630, told_by="run-0")))
     play.do(ev.RecoveryEnded())
     play.join(1)
     if play.round_trip is not None:
@@ -32,8 +32,8 @@ def test_nothing_is_begun_on_an_account_that_another_fleet_found_closed() -> Non
 def test_when_that_opens_it_work_is_taken_at_once() -> None:
     play = Play(4, work=Work(agents=(CLAUDE,)))
     play.quiet()
-    play.do(told(Closed(REFUSAL, EPOCH, EPOCH + 630, told_by="run-0")))
-    opened = records(play.do(told()), rec.AccountOpened)
+    play.do(account_told(Closed(REFUSAL, EPOCH, EPOCH + 630, told_by="run-0")))
+    opened = records(play.do(account_told()), rec.AccountOpened)
     assert [each.account for each in opened] == ["acc"]
     play.join(1)
     assert task_of(play.answer(job("a")), 1) == "a"

@@ -8,7 +8,7 @@ from beads_workers.core.commands import KillWorker
 from beads_workers.core.requests.scale import ScaleAsked
 from beads_workers.core.snapshot import worker_order
 from beads_workers.core.wire import Shutdown
-from tests.core.playbook import Play, lost, of, ready, records, said
+from tests.core.playbook import Play, lost, of, ready, records, sent_messages
 
 PID = 101
 
@@ -52,7 +52,7 @@ def test_whoever_is_not_wanted_any_more_leaves_with_all_its_slots() -> None:
     play.answer()
     commands = play.do(ScaleAsked(ev.Ticket(9), 0))
     for conn in (1, 2):
-        assert any(isinstance(message, Shutdown) for message in said(commands, conn))
+        assert any(isinstance(message, Shutdown) for message in sent_messages(commands, conn))
 
 
 def test_slots_are_listed_behind_their_process() -> None:

@@ -72,9 +72,9 @@ def test_a_word_on_another_issue_or_another_attempt_changes_nothing() -> None:
 
 
 def test_only_what_a_function_returned_is_kept_where_it_is_a_note_alone() -> None:
-    said = {"r.a": replace(DONE, result={"note": "x"})}
+    answers = {"r.a": replace(DONE, result={"note": "x"})}
     for path, kept in (("", ""), ("m.f", '{"note":"x"}')):
-        finished = replay(dead(path), said)["a"].record
+        finished = replay(dead(path), answers)["a"].record
         assert isinstance(finished, rec.Finished) and finished.result == kept
 
 

@@ -230,7 +230,7 @@ class World(RuleBasedStateMachine):
     @invariant()
     def the_journal_alone_tells_the_ledger(self) -> None:
         left = recovery_state(self.play.entries)
-        told = {
+        expected = {
             i: (p.charged, p.free_in_a_row, p.quarantined)
             for i, p in left.retry_entries.items()
             if p.charged or p.free_in_a_row or p.quarantined
@@ -241,7 +241,7 @@ class World(RuleBasedStateMachine):
             if p.standing is not Standing.UNCLOSED
             and (p.charged or history_of(p).free_in_a_row or p.standing is Standing.QUARANTINED)
         }
-        assert told == known
+        assert expected == known
 
     def teardown(self) -> None:
         """A stop: everybody leaves, the tracker is well again, all that was taken is settled."""
@@ -279,8 +279,8 @@ class World(RuleBasedStateMachine):
             assert free or issue.status == "closed", issue
 
     def _notes(self) -> list[str]:
-        told = [entry.record for entry in self.play.entries]
-        return [record.text for record in told if isinstance(record, rec.Noted)]
+        records = [entry.record for entry in self.play.entries]
+        return [record.text for record in records if isinstance(record, rec.Noted)]
 
     # --- inside -------------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class World(RuleBasedStateMachine):
         for command in commands:
             match command:
                 case Send(conn_id, _, message):
-                    self._heard(conn_id, message)
+                    self._receive(conn_id, message)
                 case HangUp(conn_id):
                     later.append(conn_id)
                 case Spawn(worker_id):
@@ -310,7 +310,7 @@ class World(RuleBasedStateMachine):
         for conn_id in later:
             self._lose(conn_id)
 
-    def _heard(self, conn: ConnId, message: object) -> None:
+    def _receive(self, conn: ConnId, message: object) -> None:
         link = self.links.get(conn)
         if link is None:
             return

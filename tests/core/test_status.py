@@ -52,14 +52,17 @@ def test_every_promised_key_is_there() -> None:
         assert part.keys() >= keys, key
 
 
-def _only_documented(said: Any, real: Any, place: str = "") -> list[str]:
+def _only_documented(documented: Any, real: Any, place: str = "") -> list[str]:
     """Keys that the document shows and ``status`` does not have."""
-    if isinstance(said, list) and isinstance(real, list):
-        return _only_documented(said[0], real[0], place) if said and real else []
-    if not isinstance(said, dict) or not isinstance(real, dict):
+    if isinstance(documented, list) and isinstance(real, list):
+        return _only_documented(documented[0], real[0], place) if documented and real else []
+    if not isinstance(documented, dict) or not isinstance(real, dict):
         return []
-    missing = [f"{place}.{key}" for key in said.keys() - real.keys()]
-    inner = [_only_documented(said[k], real[k], f"{place}.{k}") for k in said.keys() & real.keys()]
+    missing = [f"{place}.{key}" for key in documented.keys() - real.keys()]
+    inner = [
+        _only_documented(documented[k], real[k], f"{place}.{k}")
+        for k in documented.keys() & real.keys()
+    ]
     return missing + [key for keys in inner for key in keys]
 
 

@@ -14,7 +14,7 @@ from beads_workers.core.commands import Command, Spawn, Write
 from beads_workers.core.model import Call, Outcome, OutcomeKind
 from beads_workers.core.plans import Step, StepKind
 from beads_workers.core.wire import Done, Failed, Shutdown, encode, parse
-from tests.core.playbook import Play, done, failed, lost, of, ready, said, task_of
+from tests.core.playbook import Play, done, failed, lost, of, ready, sent_messages, task_of
 from tests.core.test_worker import CONNECTED, GRACE, KILL, TERM, Playbook, busy, cancel, task
 
 DISPATCHED = Step(StepKind.RUN, (), call=Call("m.f", message={"uuid": "u"}))
@@ -43,7 +43,7 @@ def test_it_is_stopping_before_its_task_is_over_and_gets_no_more(end: object) ->
     order = [k for k in kinds(commands) if k in (rec.WorkerStopping, rec.Finished)]
     assert order == [rec.WorkerStopping, rec.Finished]
     assert play.board.workers["W1"].state == "stopping"
-    assert [type(m) for m in said(play.do(ready(1)))] == [Shutdown]
+    assert [type(m) for m in sent_messages(play.do(ready(1)))] == [Shutdown]
 
 
 def test_another_one_is_started_in_its_place_and_no_crash_is_counted() -> None:
@@ -55,19 +55,19 @@ def test_another_one_is_started_in_its_place_and_no_crash_is_counted() -> None:
         assert [each.worker_id for each in of(spawned, Spawn)] == ["W1"]
         play.own(1)
         play.wait(limits.POLL_SECONDS)
-        told = play.answer(f"a{number + 1}") + play.do(ready(1))
-        assert task_of(told) == f"a{number + 1}"
+        commands = play.answer(f"a{number + 1}") + play.do(ready(1))
+        assert task_of(commands) == f"a{number + 1}"
         play.quiet()
 
 
 def test_both_messages_say_it_only_where_it_is_so() -> None:
     for message in (Done, Failed):
         for stopping in (True, False):
-            said_ = message("a", "W1", duration_ms=1, is_stopping=stopping)  # type: ignore[arg-type]
-            line = encode(said_, "W1", 0.0, v1=False)
+            fields = message("a", "W1", duration_ms=1, is_stopping=stopping)  # type: ignore[arg-type]
+            line = encode(fields, "W1", 0.0, v1=False)
             assert (b"is_stopping" in line) is stopping
-            assert parse(line) == said_
-            assert b"is_stopping" not in encode(said_, "W1", 0.0, v1=True)
+            assert parse(line) == fields
+            assert b"is_stopping" not in encode(fields, "W1", 0.0, v1=True)
 
 
 def test_what_the_step_said_goes_with_its_answer() -> None:

@@ -10,7 +10,7 @@ from beads_workers.core.requests.scale import ScaleAsked
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Shutdown
-from tests.core.playbook import Play, done, lost, notes, of, ready, records, said
+from tests.core.playbook import Play, done, lost, notes, of, ready, records, sent_messages
 
 
 def crash(play: Play, number: int) -> None:
@@ -150,11 +150,11 @@ def test_scaling_down_sends_the_idle_home_first_and_lets_the_busy_finish() -> No
     play.do(ready(1))
     play.answer("a")
     down = play.do(ScaleAsked(ev.Ticket(1), 1))
-    assert said(down, 2) == [Shutdown("user_requested")] and said(down, 1) == []
+    assert sent_messages(down, 2) == [Shutdown("user_requested")] and sent_messages(down, 1) == []
     down = play.do(ScaleAsked(ev.Ticket(2), 0))
-    assert said(down, 1) == [], "it is busy"
+    assert sent_messages(down, 1) == [], "it is busy"
     play.do(done(1, "a"))
-    assert said(play.do(ready(1)), 1) == [Shutdown("user_requested")]
+    assert sent_messages(play.do(ready(1)), 1) == [Shutdown("user_requested")]
 
 
 def test_a_fleet_that_was_scaled_to_nothing_goes_on_without_workers() -> None:
@@ -171,7 +171,7 @@ def test_a_fleet_that_was_scaled_to_nothing_goes_on_without_workers() -> None:
 def test_one_that_was_being_started_when_it_was_dismissed_is_sent_home_at_its_ready() -> None:
     play = Play(workers=1)
     play.do(ScaleAsked(ev.Ticket(1), 0))
-    assert said(play.own(1), 1) == [Shutdown("user_requested")]
+    assert sent_messages(play.own(1), 1) == [Shutdown("user_requested")]
 
 
 def test_a_scaled_down_worker_is_not_started_again() -> None:
@@ -196,7 +196,7 @@ def test_a_worker_that_was_still_being_started_is_told_to_leave_like_all_others(
     play = Play(workers=1)
     play.do(ev.StopAsked())
     assert play.ended is None
-    assert said(play.own(1), 1) == [Shutdown("user_requested")]
+    assert sent_messages(play.own(1), 1) == [Shutdown("user_requested")]
 
 
 def test_a_worker_that_was_still_being_started_is_killed_at_the_deadline() -> None:

@@ -15,7 +15,18 @@ from beads_workers.core.policy import Policy
 from beads_workers.core.queries import message_of
 from beads_workers.core.source import Action
 from beads_workers.core.wire import Cancel
-from tests.core.playbook import EPOCH, Play, cancelled, failed, job, lost, of, ready, records, said
+from tests.core.playbook import (
+    EPOCH,
+    Play,
+    cancelled,
+    failed,
+    job,
+    lost,
+    of,
+    ready,
+    records,
+    sent_messages,
+)
 
 T = ev.Ticket(5)
 
@@ -63,7 +74,7 @@ def test_a_function_is_found_by_its_path_and_arguments_and_an_issue_by_its_id() 
 def test_cancelling_takes_away_from_the_worker_from_the_queue_and_from_the_retries() -> None:
     play = three_places()
     commands = play.do(ev.TasksAsked(T, TaskFilter(), cancel=True))
-    assert [type(m) for m in said(commands, 1)] == [Cancel]
+    assert [type(m) for m in sent_messages(commands, 1)] == [Cancel]
     assert {r.issue_id for r in records(commands, PutOnHold)} == {"waits", "cools"}
     assert asked(play).cancelling == {"W1"}
     assert play.pending() == [(Action.RELEASE, "waits")]
@@ -84,7 +95,7 @@ def test_a_source_that_sends_gets_a_cancelled_task_back_and_nothing_is_remembere
     play.do(ev.Arrived())
     play.answer("runs")
     commands = play.do(ev.TasksAsked(T, TaskFilter(), cancel=True))
-    assert [type(m) for m in said(commands, 1)] == [Cancel]
+    assert [type(m) for m in sent_messages(commands, 1)] == [Cancel]
     play.do(cancelled(1, "runs"))
     assert play.settlement().action is Action.RELEASE and play.settlement().unwanted
     play.answer()

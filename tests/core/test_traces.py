@@ -11,7 +11,7 @@ from beads_workers.core.recovery import recovery_state
 from beads_workers.core.settings import Tracing
 from beads_workers.core.traces import SpanContext, Traces, parse, variables
 from beads_workers.core.wire import Task
-from tests.core.playbook import Play, done, failed, job, ready, records, said
+from tests.core.playbook import Play, done, failed, job, ready, records, sent_messages
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -70,11 +70,11 @@ def test_an_attempt_is_a_child_of_the_context_that_its_job_came_with() -> None:
 
 def test_attempts_of_one_issue_share_a_trace_and_those_of_two_do_not() -> None:
     traces = Traces(TRACING, keeps=True)
-    first, again = traces.begin(job("a"), "r.1"), traces.begin(job("a"), "r.2")
+    first, next_attempt = traces.begin(job("a"), "r.1"), traces.begin(job("a"), "r.2")
     third, other = traces.begin(job("a"), "r.3"), traces.begin(job("b"), "r.4")
     assert first.parent == other.parent == ""
-    assert again.parent == third.parent == first.own
-    spans = [parse(each.own) for each in (first, again, third, other)]
+    assert next_attempt.parent == third.parent == first.own
+    spans = [parse(each.own) for each in (first, next_attempt, third, other)]
     assert len({span.span_id for span in spans if span}) == 4
     assert len({span.trace_id for span in spans if span}) == 2
 
@@ -141,21 +141,21 @@ def test_anything_may_stand_where_headers_should(headers: object) -> None:
 # --- in an orchestrator -----------------------------------------------------------------------
 
 
-def given(commands: list[Command]) -> str:
+def traceparent_of(commands: list[Command]) -> str:
     """The ``traceparent`` in the one TASK."""
-    (task,) = [message for message in said(commands) if isinstance(message, Task)]
+    (task,) = [message for message in sent_messages(commands) if isinstance(message, Task)]
     return str(task.payload["trace_context"]["traceparent"])
 
 
 def test_a_worker_is_given_the_context_that_the_journal_has() -> None:
     play = Play(tracing=TRACING)
     play.join(1)
-    told = play.answer("a")
-    (started,) = records(told, Started)
-    assert given(told) == started.traceparent and parse(started.traceparent)
+    commands = play.answer("a")
+    (started,) = records(commands, Started)
+    assert traceparent_of(commands) == started.traceparent and parse(started.traceparent)
 
 
-def again(play: Play) -> Started:
+def next_attempt(play: Play) -> Started:
     """The next attempt, when the issue has cooled down."""
     play.wait(3600.0)
     play.quiet()
@@ -167,14 +167,14 @@ def again(play: Play) -> Started:
 def test_a_retry_is_in_the_same_trace_also_in_the_next_run() -> None:
     play = Play(tracing=TRACING)
     play.join(1)
-    first = given(play.answer("a"))
+    first = traceparent_of(play.answer("a"))
     play.do(failed(1, "a"))
     play.quiet()
     left = rec_left(play)
     assert left.traceparent == first
     later = Play(checkpointed=[left], tracing=Tracing("another seed"))
     later.connect(1)
-    for retried in (again(play), again(later)):
+    for retried in (next_attempt(play), next_attempt(later)):
         assert retried.trace_parent == first and retried.traceparent != first
 
 

@@ -35,8 +35,10 @@ TERM, KILL = ev.EndStep(hard=False), ev.EndStep(hard=True)
 def task(
     issue_id: str = "t-1", timeout: float | None = None, request_id: str = ""
 ) -> ev.MessageReceived:
-    said = wire.Task(IssueId(issue_id), 2, "title", timeout_seconds=timeout, request_id=request_id)
-    return ev.MessageReceived(said)
+    message = wire.Task(
+        IssueId(issue_id), 2, "title", timeout_seconds=timeout, request_id=request_id
+    )
+    return ev.MessageReceived(message)
 
 
 def cancel(issue_id: str = "t-1") -> ev.MessageReceived:
@@ -111,8 +113,8 @@ class Keeper:
 
     def messages(self, *events: ev.Event) -> list[object]:
         """What it says to the orchestrator, in short."""
-        told = [c.message for c in self.tell(*events) if isinstance(c, ev.SendMessage)]
-        return [(type(m).__name__, getattr(m, "issue_id", "")) for m in told]
+        sent = [c.message for c in self.tell(*events) if isinstance(c, ev.SendMessage)]
+        return [(type(m).__name__, getattr(m, "issue_id", "")) for m in sent]
 
 
 def ready(*features: str) -> ev.SendMessage:

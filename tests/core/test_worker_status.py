@@ -8,7 +8,7 @@ from beads_workers.core import worker_events as wev
 from beads_workers.core.events import ConnId
 from beads_workers.core.model import IssueId
 from beads_workers.core.status import status
-from tests.core.playbook import Play, notes, said
+from tests.core.playbook import Play, notes, sent_messages
 from tests.core.test_worker import CONNECTED, OK, WAIT, Playbook, task
 
 ASKED = wev.MessageReceived(wire.StatusAsked())
@@ -27,16 +27,16 @@ def answering() -> Play:
 def test_those_that_answer_are_asked_while_somebody_looks_and_not_too_often() -> None:
     play = answering()
     commands = play.do(ev.StatusWanted(), ev.StatusWanted())
-    assert said(commands, 1) == [wire.StatusAsked()] and not said(commands, 2)
+    assert sent_messages(commands, 1) == [wire.StatusAsked()] and not sent_messages(commands, 2)
     play.now += limits.STATUS_SECONDS
-    assert said(play.do(ev.StatusWanted()), 1) == [wire.StatusAsked()]
+    assert sent_messages(play.do(ev.StatusWanted()), 1) == [wire.StatusAsked()]
 
 
 def test_the_newest_answer_is_shown_and_one_a_second_is_kept() -> None:
     play = answering()
     for megabytes in (1, 2, 3):
-        told = wire.Status("busy", IssueId("a"), resources=wire.Resources(megabytes << 20, 0.5))
-        play.do(ev.Received(ConnId(1), told))
+        message = wire.Status("busy", IssueId("a"), resources=wire.Resources(megabytes << 20, 0.5))
+        play.do(ev.Received(ConnId(1), message))
     row = status(play.board, 0.0)["workers"][0]
     assert row["status"]["resources"] == {"rss_bytes": 1 << 20, "cpu_seconds": 0.5}
     play.wait(1.0)

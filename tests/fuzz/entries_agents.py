@@ -52,7 +52,7 @@ def hears(adapters: list[Adapter], data: bytes) -> None:
         for pieces in inputs.cuts(data)[1:]:
             require(_events(adapter.parser(), pieces) == events, "other events in pieces")
         tally = Tally()
-        tally.hear(events)
+        tally.apply(events)
         for event in events:
             well_typed(event)
         _bounded(tally)

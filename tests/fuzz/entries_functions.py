@@ -10,7 +10,13 @@ from beads_workers.core import limits
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import Outcome, OutcomeKind
 from beads_workers.executors.functions import NOTHING, CallResult
-from beads_workers.runtime.functions import CallAsked, Said, answer_line, asking_line, parse_answer
+from beads_workers.runtime.functions import (
+    CallAnswer,
+    CallAsked,
+    answer_line,
+    asking_line,
+    parse_answer,
+)
 from tests.fuzz.inputs import objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -28,13 +34,13 @@ ANSWERS: list[dict[str, Any]] = [
 ]
 
 
-def _read(line: bytes) -> Said | CallAsked:
+def _read(line: bytes) -> CallAnswer | CallAsked:
     return parse_answer(line, NUMBER)
 
 
 def answers_hold(parse: Any, data: bytes) -> None:
     try:
-        said: Said | CallAsked = parse(data)
+        said: CallAnswer | CallAsked = parse(data)
     except ProtocolError as error:
         require(len(str(error)) <= 300, "the reason is as long as the line")
         return
@@ -59,13 +65,13 @@ def answers_hold(parse: Any, data: bytes) -> None:
     require(parse(line) == said, "it is not read as it is written")
 
 
-def _any_number(line: bytes) -> Said | CallAsked:
+def _any_number(line: bytes) -> CallAnswer | CallAsked:
     """Planted bug: an answer is an answer, whatever the question was."""
     fields = json.loads(line)
     return parse_answer(line, fields["n"] if type(fields["n"]) is int else NUMBER)
 
 
-def _any_delay(line: bytes) -> Said | CallAsked:
+def _any_delay(line: bytes) -> CallAnswer | CallAsked:
     """Planted bug: takes a delay as it comes."""
     said = _read(line)
     after = json.loads(line).get("retry_after_seconds")

@@ -23,9 +23,9 @@ class Program:
         self.news: list[Any] = []
         self._rest = b""
         pipes = [os.pipe() for _ in range(3)]
-        (stdin, told), (said, stdout), (failed, stderr) = pipes
+        (stdin, stdin_writer), (stdout_reader, stdout), (failed, stderr) = pipes
         # Whoever forgets this object closes them, which is the end of the lander.
-        self.stdin, self.stdout = open(told, "wb"), open(said, "rb", buffering=0)  # noqa: SIM115
+        self.stdin, self.stdout = open(stdin_writer, "wb"), open(stdout_reader, "rb", buffering=0)  # noqa: SIM115
         self.stderr = open(failed, "rb")  # noqa: SIM115
         module = "beads_workers.landing.run"
         self.process = warm.Process(

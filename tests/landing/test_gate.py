@@ -139,8 +139,8 @@ print(before.why())
 
 def test_what_the_kernel_ends_in_our_own_group_is_counted_there() -> None:
     with memory_group() as members:
-        told = [sys.executable, "-c", OWN_GROUP, str(members), EATER]
-        done = subprocess.run(told, capture_output=True, text=True, check=False)
+        argv = [sys.executable, "-c", OWN_GROUP, str(members), EATER]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.stdout == "the system ended 1 process for want of memory meanwhile\n", done.stderr
 
 

@@ -30,7 +30,7 @@ from beads_workers.core.landing import (
     Order,
     Refused,
     Tip,
-    Untold,
+    WithoutVerdict,
     from_line,
     refusal_text,
     to_line,
@@ -216,8 +216,8 @@ def test_a_gate_that_cannot_tell_convicts_nobody_until_the_tip_alone_can(
     """It is set aside, named, and tried once more when nothing else is to be done."""
     mended = world.folder / "mended"
     verify = f"test ! -e odd || test -e {mended} || exit 75"
-    told = world.settings(verify, gate_retry_seconds=1.0)
-    program = Program(told, world.work("a", {"odd": ""}), world.work("b", {"b": ""}))
+    settings = world.settings(verify, gate_retry_seconds=1.0)
+    program = Program(settings, world.work("a", {"odd": ""}), world.work("b", {"b": ""}))
     program.until(lambda news: isinstance(news, Refused))
     program.until(lambda news: isinstance(news, Idle))
     (refused,) = program.of(Refused)
@@ -235,7 +235,7 @@ def test_gates_that_are_killed_five_times_convict_nobody_and_it_lands(world: Lan
     program = Program(world.settings(verify, gate_retry_seconds=1.0), world.work("a", {"odd": ""}))
     program.idle("a")
     assert program.landed == {"a"} and not program.refused and not program.of(LandingPaused)
-    untold = program.of(Untold)
+    untold = program.of(WithoutVerdict)
     assert [each.times for each in untold] == [1, 2, 3, 4, 5]
     # Behind a semicolon stands what the machine ran out of: another test may do that now.
     assert {each.why.partition(";")[0] for each in untold} == {"verify: ended by signal 9"}
@@ -470,8 +470,8 @@ def test_locks_of_our_own_refs_and_of_packed_refs_go_when_they_are_old(world: La
     program = landing(world, world.work("app-1", {"f1": "x"}))
     program.idle("app-1")
     assert program.end() == 0
-    said = program.errors()
-    assert all(f"removed {lock}" in said and not lock.exists() for lock in locks)
+    errors = program.errors()
+    assert all(f"removed {lock}" in errors and not lock.exists() for lock in locks)
 
 
 # --- only what it has put there has landed --------------------------------------------------------
@@ -622,8 +622,8 @@ def test_a_call_that_fails_when_a_branch_is_told_is_not_the_branchs_fault(
     add = world.work("a", {"a": ""})
     monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
     program = landing(world, add)
-    said = program.until(lambda news: isinstance(news, LandingPaused | Refused))
-    assert isinstance(said, LandingPaused), said
+    reported = program.until(lambda news: isinstance(news, LandingPaused | Refused))
+    assert isinstance(reported, LandingPaused), reported
     (place / "git.broken").unlink()
     program.tell(GoOn())
     program.idle("a")
@@ -724,8 +724,8 @@ exec {real} "$@"
     add = world.work("app-1", {"f1": "x"})
     monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
     program = landing(world, add)
-    said = program.until(lambda news: isinstance(news, LandingPaused | Refused))
-    assert isinstance(said, LandingPaused), said
+    reported = program.until(lambda news: isinstance(news, LandingPaused | Refused))
+    assert isinstance(reported, LandingPaused), reported
     assert program.end() == 0
 
 
@@ -815,7 +815,7 @@ def test_killed_at_any_moment_nothing_lands_twice_and_nothing_is_lost(
         for n in range(max(10, KILLS // 2))
     ]
     before = world.checkout_digest()
-    told: dict[str, set[str]] = {}
+    reported: dict[str, set[str]] = {}
     refused: set[str] = set()
     for _ in range(KILLS if every_version else KILLS // 2):
         program = Program(settings, *adds)
@@ -823,15 +823,17 @@ def test_killed_at_any_moment_nothing_lands_twice_and_nothing_is_lost(
         while (line := program._line(deadline)) is not None:
             program.news.append(from_line(line))
         kill_all(settings, program)
-        note(program, told, refused)
+        note(program, reported, refused)
     program = Program(settings, *adds)
     program.idle(*(add.issue_id for add in adds))
-    note(program, told, refused)
+    note(program, reported, refused)
     assert program.end() == 0
-    assert set(told) == {f"app-{n}" for n in range(len(adds)) if n % 5 != 4}
+    assert set(reported) == {f"app-{n}" for n in range(len(adds)) if n % 5 != 4}
     assert refused == {f"app-{n}" for n in range(len(adds)) if n % 5 == 4}
     history = git(world.top, "rev-list", f"{world.start}..{world.tip()}").splitlines()
-    assert sorted(commit for (commit,) in told.values()) == sorted(history), "each has one commit"
+    assert sorted(commit for (commit,) in reported.values()) == sorted(history), (
+        "each has one commit"
+    )
     assert_every_tip_was_gated(world)
     assert world.checkout_digest() == before
     places = git(world.top, "worktree", "list").splitlines()
@@ -851,8 +853,8 @@ def kill_all(settings: LanderSettings, program: Program) -> None:
     program.kill()
 
 
-def note(program: Program, told: dict[str, set[str]], refused: set[str]) -> None:
+def note(program: Program, reported: dict[str, set[str]], refused: set[str]) -> None:
     """Remember what was said for good."""
     for news in program.of(Landed):
-        told.setdefault(news.issue_id, set()).add(news.commit)
+        reported.setdefault(news.issue_id, set()).add(news.commit)
     refused |= {news.issue_id for news in program.of(Refused)}

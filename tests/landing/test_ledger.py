@@ -51,7 +51,7 @@ def two_steps(world: LandingWorld, issue_id: str, **fields: object) -> Add:
     return world.added(issue_id, world.start, branch=f"bw/{issue_id}/1", **fields)
 
 
-def told(world: LandingWorld, commit: str, style: str) -> str:
+def history_of(world: LandingWorld, commit: str, style: str) -> str:
     """What the history says of an issue that landed: its author, messages and files."""
     commits = {"squash": "-1", "rebase": "-2", "merge": "-3"}[style]
     return git(world.top, "log", "--topo-order", commits, "--format=%an %ad%n%B", "-p", commit)
@@ -75,11 +75,11 @@ def test_it_is_found_taken_back_and_landed_again(
     assert first.verified == git(world.top, "rev-parse", f"{world.tip()}^{{tree}}")
     of = landed_commits(str(world.top), world.start, [f"refs/heads/{BRANCH}"])
     assert [each.issue_id for each in of] == (list("bbaa") if style == "rebase" else list("ba"))
-    said = git(world.top, "log", "--format=%B", f"{world.start}..{BRANCH}", "--first-parent")
-    assert ("Issue: " in said) == (trailers == "short")
-    assert "Attempt: " not in said and "Verified" not in said
+    message = git(world.top, "log", "--format=%B", f"{world.start}..{BRANCH}", "--first-parent")
+    assert ("Issue: " in message) == (trailers == "short")
+    assert "Attempt: " not in message and "Verified" not in message
     git(world.top, "update-ref", "refs/bw/attempts/a/1", adds[0].commit)
-    before = told(world, first.commit, style)
+    before = history_of(world, first.commit, style)
     asked = list[Sequence[str]]()
 
     def waits_for(issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -91,12 +91,12 @@ def test_it_is_found_taken_back_and_landed_again(
     assert again.landed_as(adds[0], world.tip()) is None and "a" not in world.files()
     assert git(world.top, "log", "-1", "--format=%s", BRANCH).startswith('Revert "')
     (gone,) = as_landed(str(world.top), [*again.undone().values()])
-    back = again.again(gone)
+    back = again.order_again(gone)
     assert back is not None
     (landed,) = land(again, back)
     found = again.landed_as(adds[0], world.tip())
     assert found is not None and found.commit == landed
-    assert told(world, landed, style) == before
+    assert history_of(world, landed, style) == before
     assert undo.run().moved_back
     assert asked == [["b", "a"]], "nothing stands on what landed last"
     assert again.landed_as(adds[0], world.tip()) is None
@@ -212,9 +212,9 @@ def test_what_is_signed_off_says_in_whose_name(world: LandingWorld) -> None:
     repository, settings = world.repository(form=form), world.settings(form=form)
     assert unsigned(settings.landing, settings.worktrees) is None
     land(repository, two_steps(world, "a", title="Do it"))
-    said = git(world.top, "log", "-1", "--format=%B", BRANCH)
+    message = git(world.top, "log", "-1", "--format=%B", BRANCH)
     signed = "Signed-off-by: tester <tester@localhost>"
-    assert said == f"Do it\n\n- work on a\n- a goes on\n\n{signed}"
+    assert message == f"Do it\n\n- work on a\n- a goes on\n\n{signed}"
     add = two_steps(world, "b")
     git(world.top, "config", "--remove-section", "user")
     assert unsigned(settings.landing, settings.worktrees) is not None

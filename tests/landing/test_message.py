@@ -92,8 +92,8 @@ def test_the_body_is_what_the_agent_committed_and_not_what_it_said_last() -> Non
 @pytest.mark.parametrize("noise", ["wip", "fixup! Read it", "Add the export", "Fix", "tmp."])
 def test_its_last_words_stand_only_where_there_is_nothing_else(noise: str) -> None:
     add = replace(ADD, text="The export is there.\n\nVerified: yes")
-    said = message(AgentCommit(noise, "", ME), add=add)
-    assert said == Message("Add the export\n\nThe export is there.")
+    found = message(AgentCommit(noise, "", ME), add=add)
+    assert found == Message("Add the export\n\nThe export is there.")
 
 
 def test_what_we_committed_for_it_is_no_message_of_its_own() -> None:
@@ -101,9 +101,9 @@ def test_what_we_committed_for_it_is_no_message_of_its_own() -> None:
     made = AgentCommit("Add the export", f"Last words.\n\nCo-authored-by: x <x@y>\n{own}", "Me <m>")
     add = replace(ADD, text="Last words.")
     agents = AgentCommit("Read the header", "", ME)
-    said = message(agents, made, add=add, author="Me <m>")
-    assert said.text == "Add the export\n\nRead the header"
-    assert said.trailers == ("Co-authored-by: x <x@y>", f"Co-authored-by: {ME}")
+    found = message(agents, made, add=add, author="Me <m>")
+    assert found.text == "Add the export\n\nRead the header"
+    assert found.trailers == ("Co-authored-by: x <x@y>", f"Co-authored-by: {ME}")
     assert message(made, add=add, author="Me <m>").text.endswith("\n\nLast words.")
     bare = AgentCommit("Add the export", "Last words.", "Me <m>")
     assert message(agents, bare, add=add).text == "Add the export\n\nRead the header"
@@ -129,25 +129,25 @@ def test_lines_are_wrapped_but_not_code_or_addresses() -> None:
 
 
 def test_a_very_long_body_ends_at_a_line() -> None:
-    said = message(*(AgentCommit(f"step {n}", "", ME) for n in range(2000))).text
-    assert len(said) < 4100 and said.endswith("\n\n[...]")
+    text = message(*(AgentCommit(f"step {n}", "", ME) for n in range(2000))).text
+    assert len(text) < 4100 and text.endswith("\n\n[...]")
 
 
 def test_the_agents_trailers_stay_trailers_in_one_block_with_ours() -> None:
     first = AgentCommit("a", "Why.\n\nFixes: #12\n\nCo-authored-by: Pair <p@x>", ME)
     second = AgentCommit("b", "Reviewed-by: R <r@x>\nco-authored-by: pair <P@x>\nCc: x\n  y", ME)
-    said = message(first, second)
-    assert said.trailers == (
+    found = message(first, second)
+    assert found.trailers == (
         *("Fixes: #12", "Co-authored-by: Pair <p@x>", "Reviewed-by: R <r@x>", "Cc: x y"),
     )
-    whole = sealed(said, ["Issue: app-7"], "Me <m@x>")
+    whole = sealed(found, ["Issue: app-7"], "Me <m@x>")
     block = whole.split("\n\n")[-1].splitlines()
-    assert block == [*said.trailers, "Issue: app-7", "Signed-off-by: Me <m@x>"]
+    assert block == [*found.trailers, "Issue: app-7", "Signed-off-by: Me <m@x>"]
 
 
 def test_a_sign_off_stands_once_and_last() -> None:
-    said = message(AgentCommit("a", "Signed-off-by: Me <m@x>", ME))
-    assert sealed(said, ["Issue: i"], "Me <m@x>").endswith(
+    found = message(AgentCommit("a", "Signed-off-by: Me <m@x>", ME))
+    assert sealed(found, ["Issue: i"], "Me <m@x>").endswith(
         "a\n\nIssue: i\nSigned-off-by: Me <m@x>\n"
     )
     assert sealed(Message("a"), [], "") == "a\n"
@@ -160,9 +160,9 @@ def test_trailers_that_are_ours_are_not_taken_over(paragraph: str) -> None:
 
 def test_prose_and_a_breaking_change_stay_in_the_body() -> None:
     body = "The plan:\n\nNote: one thing.\n\nFixes: #1\n\nBREAKING CHANGE: all.\nRefs: #2"
-    said = message(AgentCommit("a", body, ME))
-    assert said.text.endswith("Note: one thing.\n\nFixes: #1\n\nBREAKING CHANGE: all.")
-    assert said.trailers == ("Refs: #2",)
+    found = message(AgentCommit("a", body, ME))
+    assert found.text.endswith("Note: one thing.\n\nFixes: #1\n\nBREAKING CHANGE: all.")
+    assert found.trailers == ("Refs: #2",)
 
 
 def test_a_long_trailer_is_folded() -> None:
@@ -185,8 +185,8 @@ def test_our_trailers_are_as_many_as_is_set(kept: str, last: bool, said: list[st
 
 
 def test_a_commit_that_lands_by_itself_keeps_its_words() -> None:
-    said = replayed_message(CommitForm(), ADD, AgentCommit("Do", "Why.\n\nFixes: #1", ME))
-    assert said == Message("Do\n\nWhy.", ("Fixes: #1",))
+    found = replayed_message(CommitForm(), ADD, AgentCommit("Do", "Why.\n\nFixes: #1", ME))
+    assert found == Message("Do\n\nWhy.", ("Fixes: #1",))
     assert replayed_message(CommitForm(), ADD, AgentCommit("wip")).text == "Add the export"
     own = AgentCommit("Add the export", "Issue: app-7\nAttempt: 2\nRun: run-1")
     form = CommitForm(subject="{type}: {title:lower}")
@@ -194,7 +194,7 @@ def test_a_commit_that_lands_by_itself_keeps_its_words() -> None:
 
 
 def test_a_commit_that_takes_back_says_so_as_git_does() -> None:
-    said = revert_message(CommitForm(), LONG[:72], "c" * 40)
-    first, _, rest = said.partition("\n\n")
+    found = revert_message(CommitForm(), LONG[:72], "c" * 40)
+    first, _, rest = found.partition("\n\n")
     assert first.startswith('Revert "Write what') and first.endswith('"') and len(first) <= 72
     assert rest == f"This reverts commit {'c' * 40}."

@@ -190,7 +190,7 @@ def test_the_size_of_trains_is_learnt() -> None:
 # --- one step after the other ---------------------------------------------------------------------
 
 
-def said(queue: Queue) -> list[Command]:
+def commands_of(queue: Queue) -> list[Command]:
     """All that it says now; builds are answered as asked."""
     commands = []
     while (command := queue.next()) is not None:
@@ -227,71 +227,71 @@ def test_the_most_urgent_goes_first_then_the_oldest_and_the_users_own_before_all
 
 def test_the_tip_and_the_whole_train_are_gated_side_by_side() -> None:
     queue = queue_of("a", "b", "c")
-    assert said(queue) == [Build(1, ("a", "b", "c")), RunGate(0, 1, 0), RunGate(1, 1, 3)]
+    assert commands_of(queue) == [Build(1, ("a", "b", "c")), RunGate(0, 1, 0), RunGate(1, 1, 3)]
     queue.judged(1, GREEN)
-    assert said(queue) == [StopGate(0), Advance(1, 3)]
+    assert commands_of(queue) == [StopGate(0), Advance(1, 3)]
     assert queue.idle
 
 
 def test_with_one_lane_the_tip_comes_first() -> None:
     queue = queue_of("a", lanes=1)
-    assert said(queue)[1:] == [RunGate(0, 1, 0)]
+    assert commands_of(queue)[1:] == [RunGate(0, 1, 0)]
     queue.judged(0, GREEN)
-    assert said(queue) == [RunGate(0, 1, 1)]
+    assert commands_of(queue) == [RunGate(0, 1, 1)]
 
 
 def test_a_culprit_is_found_by_halves_and_convicted_after_a_second_run_in_a_fresh_worktree() -> (
     None
 ):
     queue = queue_of("a", "b", "c", "d")
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
-    assert said(queue) == []
+    assert commands_of(queue) == []
     queue.judged(1, RED)
-    assert said(queue) == [RunGate(0, 1, 2)]
+    assert commands_of(queue) == [RunGate(0, 1, 2)]
     queue.judged(0, GREEN)
-    assert said(queue) == [Advance(1, 2), RunGate(0, 1, 3)]
+    assert commands_of(queue) == [Advance(1, 2), RunGate(0, 1, 3)]
     queue.judged(0, RED)
-    assert said(queue) == [
-        *(RunGate(0, 1, 3, fresh=True, anew=True), Build(2, ("d",)), RunGate(1, 2, 1))
+    assert commands_of(queue) == [
+        *(RunGate(0, 1, 3, fresh=True, repeated=True), Build(2, ("d",)), RunGate(1, 2, 1))
     ]
     queue.judged(1, GREEN)
-    assert said(queue) == []
+    assert commands_of(queue) == []
     queue.judged(0, RED)
-    assert said(queue) == [Refuse("c"), Advance(2, 1)]
+    assert commands_of(queue) == [Refuse("c"), Advance(2, 1)]
 
 
 def test_a_second_run_that_is_green_lands_it_and_is_counted() -> None:
     queue = queue_of("a")
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
     queue.judged(1, RED)
-    assert said(queue) == [RunGate(0, 1, 1, fresh=True, anew=True)]
+    assert commands_of(queue) == [RunGate(0, 1, 1, fresh=True, repeated=True)]
     queue.judged(0, GREEN)
-    assert said(queue) == [Advance(1, 1)] and queue.flaky == 1
+    assert commands_of(queue) == [Advance(1, 1)] and queue.flaky == 1
 
 
 def test_without_a_green_gate_since_the_tip_is_gated_before_anybody_is_convicted() -> None:
     queue = queue_of("a")
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
-    said(queue)
+    commands_of(queue)
     queue.judged(1, RED)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, RED)
-    assert said(queue) == [Refuse("a")], "the tip was green while it was red"
+    assert commands_of(queue) == [Refuse("a")], "the tip was green while it was red"
     queue.add(WaitingBranch("b"))
-    assert said(queue)[1:] == [RunGate(0, 2, 1)]
+    assert commands_of(queue)[1:] == [RunGate(0, 2, 1)]
     queue.judged(0, RED)
-    assert said(queue) == [RunGate(0, 2, 1, fresh=True, anew=True)]
+    assert commands_of(queue) == [RunGate(0, 2, 1, fresh=True, repeated=True)]
     queue.judged(0, RED)
-    assert said(queue) == [RunGate(0, 2, 0, anew=True)]
+    assert commands_of(queue) == [RunGate(0, 2, 0, repeated=True)]
     queue.judged(0, RED)
-    assert said(queue) == [RunGate(0, 2, 0, fresh=True, anew=True)]
+    assert commands_of(queue) == [RunGate(0, 2, 0, fresh=True, repeated=True)]
     queue.judged(0, RED)
-    assert said(queue) == [Say(PauseReason.TIP)]
+    assert commands_of(queue) == [Say(PauseReason.TIP)]
     queue.go_on()
-    assert said(queue)[:3] == [Say(None), Build(3, ("b",)), RunGate(0, 3, 0, anew=True)]
+    assert commands_of(queue)[:3] == [Say(None), Build(3, ("b",)), RunGate(0, 3, 0, repeated=True)]
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
@@ -320,95 +320,95 @@ def test_after_six_times_it_is_set_aside_beside_a_green_tip_and_tried_once_more_
 
 def no_verdicts(queue: Queue, times: int = NO_VERDICTS_MAX) -> list[Command]:
     """The only branch has no verdict so often; what is said after the last one."""
-    last = said(queue)
+    last = commands_of(queue)
     for number in range(1, times + 1):
         queue.judged(0, NONE)
-        last = said(queue)
+        last = commands_of(queue)
         if number < NO_VERDICTS_MAX:
             assert last == [Later("b", number)]
-            queue.again("b")
-            assert said(queue)[-1] == RunGate(0, number + 1, 1)
+            queue.put_back("b")
+            assert commands_of(queue)[-1] == RunGate(0, number + 1, 1)
     return last
 
 
 def test_no_gate_runs_beside_one_that_is_tried_alone() -> None:
     queue = queue_of("a", "b")
-    said(queue)
+    commands_of(queue)
     queue.judged(1, NONE)
-    assert said(queue) == [RunGate(1, 1, 1)]
+    assert commands_of(queue) == [RunGate(1, 1, 1)]
     queue.judged(1, NONE)
-    queue.again("a")
-    assert said(queue) == [*(Later("a", 1), StopGate(0), Build(2, ("a",)), RunGate(0, 2, 1))]
+    queue.put_back("a")
+    assert commands_of(queue) == [*(Later("a", 1), StopGate(0), Build(2, ("a",)), RunGate(0, 2, 1))]
 
 
 def test_where_no_gate_can_tell_nobody_is_set_aside() -> None:
     queue = queue_of("b", lanes=1)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
     last = no_verdicts(queue)
-    assert last == [RunGate(0, NO_VERDICTS_MAX, 0, fresh=True, anew=True)]
+    assert last == [RunGate(0, NO_VERDICTS_MAX, 0, fresh=True, repeated=True)]
     queue.judged(0, NONE)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, NONE)
-    assert said(queue) == [Say(PauseReason.GATE)]
+    assert commands_of(queue) == [Say(PauseReason.GATE)]
     queue.go_on()
-    assert said(queue) == [Say(None), Build(7, ("b",)), RunGate(0, 7, 1)]
+    assert commands_of(queue) == [Say(None), Build(7, ("b",)), RunGate(0, 7, 1)]
     queue.judged(0, NONE)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
-    assert said(queue) == [Refuse("b", was_red=False)]
+    assert commands_of(queue) == [Refuse("b", was_red=False)]
 
 
 def test_a_verdict_after_all_is_one_and_red_goes_the_usual_way() -> None:
     queue = queue_of("b", lanes=1)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
     no_verdicts(queue, 3)
     queue.judged(0, RED)
-    assert said(queue) == [RunGate(0, 4, 1, fresh=True, anew=True)]
+    assert commands_of(queue) == [RunGate(0, 4, 1, fresh=True, repeated=True)]
     queue.judged(0, NONE)
-    assert said(queue) == [Later("b", 4)]
-    queue.again("b")
-    said(queue)
+    assert commands_of(queue) == [Later("b", 4)]
+    queue.put_back("b")
+    commands_of(queue)
     queue.judged(0, RED)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, RED)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
-    assert said(queue) == [Refuse("b")]
+    assert commands_of(queue) == [Refuse("b")]
 
 
 def test_what_takes_too_long_to_try_again_is_set_aside_sooner() -> None:
     queue = queue_of("b", lanes=1)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, NONE, enough=True)
-    assert said(queue) == [RunGate(0, 1, 0, fresh=True, anew=True)]
+    assert commands_of(queue) == [RunGate(0, 1, 0, fresh=True, repeated=True)]
     queue.judged(0, GREEN)
-    assert said(queue) == [Refuse("b", was_red=False)]
+    assert commands_of(queue) == [Refuse("b", was_red=False)]
 
 
 def test_the_users_own_branch_without_a_verdict_holds_nobody_up_and_pauses_at_last() -> None:
     queue = Queue(1)
     queue.add(WaitingBranch("b", first=True))
     queue.add(WaitingBranch("a"))
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, NONE)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, NONE)
-    assert said(queue) == [Later("b", 1), Build(2, ("a",)), RunGate(0, 2, 1)]
+    assert commands_of(queue) == [Later("b", 1), Build(2, ("a",)), RunGate(0, 2, 1)]
     queue.judged(0, GREEN)
-    assert said(queue) == [Advance(2, 1)]
+    assert commands_of(queue) == [Advance(2, 1)]
     for _ in range(2, NO_VERDICTS_MAX + 1):
-        queue.again("b")
-        said(queue)
+        queue.put_back("b")
+        commands_of(queue)
         queue.judged(0, NONE)
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
-    assert said(queue) == [Say(PauseReason.FIRST)]
+    assert commands_of(queue) == [Say(PauseReason.FIRST)]
 
 
 def test_the_users_own_branch_pauses_in_conflict_and_goes_on_when_it_has_moved() -> None:
@@ -417,42 +417,42 @@ def test_the_users_own_branch_pauses_in_conflict_and_goes_on_when_it_has_moved()
     queue.add(WaitingBranch("a"))
     assert queue.next() == Build(1, ("main", "a"))
     queue.built((), blocked=True)
-    assert said(queue) == [Say(PauseReason.FIRST)] and queue.idle
+    assert commands_of(queue) == [Say(PauseReason.FIRST)] and queue.idle
     queue.add(WaitingBranch("b"))
-    assert said(queue) == []
+    assert commands_of(queue) == []
     queue.add(WaitingBranch("main", first=True))
-    assert said(queue)[:2] == [Say(None), Build(2, ("main", "a", "b"))]
+    assert commands_of(queue)[:2] == [Say(None), Build(2, ("main", "a", "b"))]
 
 
 def test_who_is_withdrawn_leaves_the_train_and_those_before_it_stay() -> None:
     queue = queue_of("a", "b", "c")
-    said(queue)
+    commands_of(queue)
     assert queue.withdraw("b")
-    assert said(queue) == [StopGate(1), RunGate(1, 1, 1)]
+    assert commands_of(queue) == [StopGate(1), RunGate(1, 1, 1)]
     assert not queue.withdraw("b") and not queue.withdraw("nobody")
     queue.judged(1, GREEN)
-    assert said(queue)[:2] == [StopGate(0), Advance(1, 1)]
+    assert commands_of(queue)[:2] == [StopGate(0), Advance(1, 1)]
 
 
 def test_who_was_convicted_where_gates_lie_is_tried_once_more_when_nobody_waits() -> None:
     queue = queue_of("a", lanes=1)
     queue.flaky = 1
-    said(queue)
+    commands_of(queue)
     for verdict in (GREEN, RED, RED, GREEN):
         queue.judged(0, verdict)
-        last = said(queue)
-    assert last == [Refuse("a"), Build(2, ("a",)), RunGate(0, 2, 1, anew=True)]
+        last = commands_of(queue)
+    assert last == [Refuse("a"), Build(2, ("a",)), RunGate(0, 2, 1, repeated=True)]
     queue.judged(0, GREEN)
-    assert said(queue) == [Advance(2, 1)] and queue.idle
+    assert commands_of(queue) == [Advance(2, 1)] and queue.idle
 
 
 def test_who_was_red_three_times_is_not_tried_again() -> None:
     queue = queue_of("a", "b", lanes=1)
     queue.flaky = 1
-    said(queue)
+    commands_of(queue)
     for verdict in (GREEN, RED, RED, RED, GREEN, GREEN):
         queue.judged(0, verdict)
-        last = said(queue)
+        last = commands_of(queue)
     assert last == [Advance(2, 1)] and queue.idle
 
 
@@ -461,39 +461,39 @@ def test_among_many_suspects_all_lanes_look_side_by_side() -> None:
     for train in range(3):  # So many must have landed that a train is long enough.
         for number in range(queue.size):
             queue.add(WaitingBranch(f"{train}{number:02}"))
-        said(queue)
+        commands_of(queue)
         queue.judged(1 if train == 0 else 0, GREEN)
-        said(queue)
+        commands_of(queue)
     for number in range(16):
         queue.add(WaitingBranch(f"k{number:02}"))
-    assert said(queue)[-1] == RunGate(0, 4, 16)
+    assert commands_of(queue)[-1] == RunGate(0, 4, 16)
     queue.judged(0, RED)
-    assert said(queue) == [RunGate(0, 4, 4), RunGate(1, 4, 10), RunGate(2, 4, 7)]
+    assert commands_of(queue) == [RunGate(0, 4, 4), RunGate(1, 4, 10), RunGate(2, 4, 7)]
     queue.judged(2, RED)
-    assert said(queue) == [StopGate(1)]
+    assert commands_of(queue) == [StopGate(1)]
     queue.judged(0, GREEN)
-    assert said(queue)[0] == Advance(4, 4)
+    assert commands_of(queue)[0] == Advance(4, 4)
 
 
 def test_a_chance_gives_way_to_whoever_comes() -> None:
     queue = queue_of("a", lanes=1)
     queue.flaky = 1
-    said(queue)
+    commands_of(queue)
     for verdict in (GREEN, RED, RED, GREEN):
         queue.judged(0, verdict)
-        last = said(queue)
-    assert last[-1] == RunGate(0, 2, 1, anew=True)
+        last = commands_of(queue)
+    assert last[-1] == RunGate(0, 2, 1, repeated=True)
     queue.add(WaitingBranch("b"))
-    assert said(queue) == [StopGate(0), Build(3, ("b",)), RunGate(0, 3, 1)]
+    assert commands_of(queue) == [StopGate(0), Build(3, ("b",)), RunGate(0, 3, 1)]
 
 
 def test_a_branch_that_somebody_else_moved_is_gated_again() -> None:
     queue = queue_of("a")
-    said(queue)
+    commands_of(queue)
     queue.judged(0, GREEN)
     queue.tip_moved()
-    assert said(queue) == [StopGate(1), Build(2, ("a",)), RunGate(0, 2, 0), RunGate(1, 2, 1)]
+    assert commands_of(queue) == [StopGate(1), Build(2, ("a",)), RunGate(0, 2, 0), RunGate(1, 2, 1)]
 
 
 def test_without_a_gate_what_merges_lands() -> None:
-    assert said(queue_of("a", "b", gated=False)) == [Build(1, ("a", "b")), Advance(1, 2)]
+    assert commands_of(queue_of("a", "b", gated=False)) == [Build(1, ("a", "b")), Advance(1, 2)]

@@ -177,8 +177,8 @@ def test_two_landers_at_once_lose_nothing_and_land_nothing_twice(clones: Clones)
         program.idle(*mine)
     wanted = {issue for mine in issues for issue in mine if not issue.endswith("-5")}
     assert sorted(clones.landed()) == sorted(wanted)
-    told = {news.commit for program in programs for news in program.of(landing.Landed)}
-    assert told == set(git(clones.origin, "rev-list", f"main..{BRANCH}").splitlines())
+    commits = {news.commit for program in programs for news in program.of(landing.Landed)}
+    assert commits == set(git(clones.origin, "rev-list", f"main..{BRANCH}").splitlines())
     for program in programs:
         assert program.end() == 0
     clones.assert_sound()
@@ -362,11 +362,11 @@ def test_killed_while_it_pushes_the_next_one_finds_it_landed(clones: Clones, hoo
 def test_killed_after_it_landed_the_next_one_says_so_again(clones: Clones) -> None:
     one, add = clones.one, clones.one.work("a", {"a": "1"})
     program = one.lander(add)
-    told = program.until(lambda news: isinstance(news, landing.Landed))
+    landed = program.until(lambda news: isinstance(news, landing.Landed))
     program.kill()
     time.sleep(0.1)
     again = one.lander(add)
-    assert again.until(lambda news: isinstance(news, landing.Landed)).commit == told.commit
+    assert again.until(lambda news: isinstance(news, landing.Landed)).commit == landed.commit
     assert again.end() == 0 and clones.landed() == ["a"]
 
 

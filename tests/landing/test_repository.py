@@ -216,10 +216,10 @@ def test_a_clean_checkout_of_it_moves_along_and_a_changed_one_does_not(world: La
     tip = world.tip()
     land(repository, world.work("b", {"b": "1"}))
     (world.top / "a").write_text("mine")
-    said = repository.move_into(world.tip())
-    assert said is not None and said.commit == tip
-    assert said.why == f"it is checked out in {world.top}, with changes: a"
-    assert said.command == f"git -C {world.top} merge --ff-only {BRANCH}"
+    moved = repository.move_into(world.tip())
+    assert moved is not None and moved.commit == tip
+    assert moved.why == f"it is checked out in {world.top}, with changes: a"
+    assert moved.command == f"git -C {world.top} merge --ff-only {BRANCH}"
     assert (world.top / "a").read_text() == "mine" and not (world.top / "b").exists()
 
 
@@ -227,6 +227,6 @@ def test_a_branch_with_commits_of_its_own_is_not_moved(world: LandingWorld) -> N
     repository = world.repository(into="main")
     land(repository, world.work("a", {"a": "1"}))
     mine = world.main({"mine": "1"})
-    said = repository.move_into(world.tip())
-    assert said is not None and "not on bw-landing/main" in said.why and said.commit == mine
+    moved = repository.move_into(world.tip())
+    assert moved is not None and "not on bw-landing/main" in moved.why and moved.commit == mine
     assert git(world.top, "rev-parse", "main") == mine

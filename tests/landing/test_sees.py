@@ -108,7 +108,7 @@ def test_an_editable_install_of_a_src_layout_is_named_with_the_line_that_mends_i
     assert f"it read {here.top}/src/calc/__init__.py" in found.found
     assert f"{file} leads to src" in found.found
     line = f'PYTHONPATH="$BW_WORKTREE/src" {UNITTEST}'
-    assert found.mend == f"verify = '{line}'"
+    assert found.remedy == f"verify = '{line}'"
     mended = here.prove(line)
     assert (mended.sight, mended.found) == (Sight.BRANCH, ())
     assert not list(here.top.glob("src/**/*.pyc")), "nothing is left in the user's checkout"
@@ -121,7 +121,7 @@ def test_a_relative_path_does_not_hold_where_a_test_starts_a_program_in_another_
     here.install(str(here.top / "src"))
     found = here.prove(f"PYTHONPATH=src {UNITTEST}")
     assert found.sight is Sight.CHECKOUT
-    assert found.mend == f"verify = 'PYTHONPATH=\"$BW_WORKTREE/src\" {UNITTEST}'"
+    assert found.remedy == f"verify = 'PYTHONPATH=\"$BW_WORKTREE/src\" {UNITTEST}'"
 
 
 def test_a_linter_before_the_tests_does_not_save_one_that_reads_the_checkout(project: Make) -> None:
@@ -130,7 +130,7 @@ def test_a_linter_before_the_tests_does_not_save_one_that_reads_the_checkout(pro
     found = here.prove(f"{LINTER} && {UNITTEST}")
     assert found.sight is Sight.CHECKOUT
     line = f'export PYTHONPATH="$BW_WORKTREE/src"; {LINTER} && {UNITTEST}'
-    assert found.mend == f"verify = '{line}'"
+    assert found.remedy == f"verify = '{line}'"
     assert here.prove(line).sight is Sight.BRANCH
 
 
@@ -172,7 +172,7 @@ def test_a_makefile_that_goes_to_the_checkout_is_named(project: Make) -> None:
     found = here.prove("make test")
     assert found.sight is Sight.CHECKOUT
     assert "Makefile names $BW_CHECKOUT" in found.found
-    assert found.mend.startswith("leave $BW_CHECKOUT out of Makefile")
+    assert found.remedy.startswith("leave $BW_CHECKOUT out of Makefile")
 
 
 def test_without_a_language_that_we_know_text_files_are_emptied(project: Make) -> None:
@@ -211,13 +211,13 @@ def test_links_of_node_modules_are_found_where_a_worktree_takes_the_checkouts(
 # --- where the kernel allows no mounts -----------------------------------------------------------
 
 
-def prove_without_mounts(here: Project, verify: str) -> Proof:
+def prove_without_mounts(project: Project, verify: str) -> Proof:
     """The program itself, in a user namespace that may have no mount namespaces."""
     limit = 'echo 0 >/proc/sys/user/max_mnt_namespaces && exec "$@"'
-    program = (sys.executable, "-P", "-m", "beads_workers.landing.sees.run", here.start, "2")
+    program = (sys.executable, "-P", "-m", "beads_workers.landing.sees.run", project.start, "2")
     done = subprocess.run(
         ["unshare", "--map-root-user", "sh", "-c", limit, "sh", *program],
-        input=settings_to_line(here.settings(verify)),
+        input=settings_to_line(project.settings(verify)),
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         timeout=60,
@@ -243,7 +243,7 @@ def test_without_mounts_what_leads_to_the_checkout_decides(
     here.install(str(here.top / "src"))
     found = prove_without_mounts(here, before + UNITTEST)
     assert found.sight is sight
-    assert bool(found.mend) is (sight is Sight.CHECKOUT)
+    assert bool(found.remedy) is (sight is Sight.CHECKOUT)
 
 
 def test_without_mounts_what_is_opened_in_the_checkout_is_named_and_refused_nothing(

@@ -384,9 +384,9 @@ def signer(world: LandingWorld, script: str) -> None:
 
 def test_commits_are_signed_where_the_user_signs(world: LandingWorld) -> None:
     add = world.work("a", {"a": "1"})
-    said = "-----BEGIN PGP SIGNATURE-----\\n\\nsigned\\n-----END PGP SIGNATURE-----\\n"
+    signature = "-----BEGIN PGP SIGNATURE-----\\n\\nsigned\\n-----END PGP SIGNATURE-----\\n"
     counts = f"cat >/dev/null; echo >>{world.folder}/signed"
-    signer(world, f"{counts}; printf '\\n[GNUPG:] SIG_CREATED x\\n' >&2; printf -- '{said}'")
+    signer(world, f"{counts}; printf '\\n[GNUPG:] SIG_CREATED x\\n' >&2; printf -- '{signature}'")
     land(world.repository(), add)
     # Trains are scratch: only what lands is signed.
     assert (world.folder / "signed").read_text() == "\n"

@@ -101,7 +101,7 @@ class World:
                 self.obey()
                 return True
         if self._held and self.queue.paused is None:
-            self.queue.again(self._held.pop(0))
+            self.queue.put_back(self._held.pop(0))
             self.obey()
             return True
         return False
@@ -154,7 +154,7 @@ class World:
     def _begin(self, run: RunGate) -> None:
         assert run.lane not in self._lanes, "one gate in a lane"
         tree = self._tree(run.number, run.place)
-        if not run.anew and tree in self.kept:
+        if not run.repeated and tree in self.kept:
             self.queue.judged(run.lane, self.kept[tree], kept=True)
             return
         self.began += 1

@@ -197,7 +197,7 @@ class Attempt(Scenario):
             agent=AgentSpec("claude", "claude"),
             guards=str(self.live / "guards"),
             usage_file=str(self.live / "usage"),
-            mend=mend,
+            repair=mend,
         )
         try:
             return AgentAttempt(asked).run()

@@ -269,7 +269,7 @@ class Laid:
             proof = self._prove(verify, setup)
             assert proof.sight is self.layout.sight, f"{verify}: {proof}"
             if proof.sight is Sight.CHECKOUT:
-                assert proof.found and proof.mend, proof
+                assert proof.found and proof.remedy, proof
                 self._mended(proof, setup)
             return proof, base
         finally:
@@ -279,8 +279,8 @@ class Laid:
 
     def _mended(self, proof: Proof, setup: str | None) -> None:
         """If the refusal has a line, it is right."""
-        if proof.mend.startswith("verify = '"):
-            line = proof.mend.removeprefix("verify = '").removesuffix("'")
+        if proof.remedy.startswith("verify = '"):
+            line = proof.remedy.removeprefix("verify = '").removesuffix("'")
             again = self._prove(line, setup)
             assert again.sight is Sight.BRANCH, f"{line}: {again}"
 

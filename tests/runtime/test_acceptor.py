@@ -107,8 +107,8 @@ def test_what_is_not_ours_in_its_place_stays_and_is_told_once(tmp_path: Path) ->
     (tmp_path / "s").write_text("mine")
     hall.tick()
     hall.tick()
-    (told,) = hall.events
-    assert isinstance(told, Degraded) and "not ours" in told.text and not told.stops
+    (event,) = hall.events
+    assert isinstance(event, Degraded) and "not ours" in event.text and not event.stops
     (tmp_path / "s").unlink()
     hall.tick()
     assert hall.events[-1] == ConditionRecovered("the acceptor")
@@ -192,12 +192,12 @@ def test_whatever_keeps_a_peer_from_coming_in_ends_nobody_and_passes(error: int)
     hall = Hall(listener)
     with socket.create_connection(("127.0.0.1", listener.port)):
         hall.turn()
-        (told,) = hall.events
-        assert isinstance(told, Degraded) and os.strerror(error) in told.text and not hall.peers
+        (event,) = hall.events
+        assert isinstance(event, Degraded) and os.strerror(error) in event.text and not hall.peers
         hall.tick()
         assert len(hall.peers) == 1
         hall.tick()
-        assert hall.events == [told, ConditionRecovered("the acceptor")]
+        assert hall.events == [event, ConditionRecovered("the acceptor")]
     hall.close()
 
 

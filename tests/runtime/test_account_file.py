@@ -30,7 +30,7 @@ class Run:
         file = AccountFile(folder, run_id)
         self.shared = SharedAccounts(file, run_id, [ACCOUNT], self.events.append)
 
-    def told(self) -> list[tuple[Closed, ...]]:
+    def news(self) -> list[tuple[Closed, ...]]:
         """What it has heard of its account since the last question."""
         self.shared.look()
         events = list(self.events)
@@ -55,42 +55,42 @@ def runs(tmp_path: Path) -> tuple[Run, Run]:
 
 def test_what_one_fleet_finds_out_the_other_one_learns(runs: tuple[Run, Run]) -> None:
     one, other = runs
-    assert other.told() == []
+    assert other.news() == []
     one.closes()
-    ((closed,),) = other.told()
+    ((closed,),) = other.news()
     assert (closed.refusal, closed.probe_at) == (LIMIT.refusal, LIMIT.probe_at)
     assert closed.told_by == "run-1"
-    assert one.told() == [()], "its own words are none for it"
+    assert one.news() == [()], "its own words are none for it"
     one.opens()
-    assert other.told() == [()]
+    assert other.news() == [()]
 
 
 def test_a_run_that_begins_later_learns_it_before_it_claims(tmp_path: Path) -> None:
     Run(tmp_path, "run-1").closes()
-    assert len(Run(tmp_path, "run-2").told()) == 1
+    assert len(Run(tmp_path, "run-2").news()) == 1
 
 
 def test_what_was_learned_is_not_told_again(runs: tuple[Run, Run], tmp_path: Path) -> None:
     one, other = runs
     one.closes()
-    other.told()
+    other.news()
     before = (tmp_path / "s" / "accounts.json").stat().st_mtime_ns
     other.closes()  # The core journals what it has learned, too.
     assert (tmp_path / "s" / "accounts.json").stat().st_mtime_ns == before
     other.opens()
-    assert one.told() == [()], "its canary is everybody's news"
+    assert one.news() == [()], "its canary is everybody's news"
 
 
 def test_an_opening_that_was_learned_wipes_out_nothing(runs: tuple[Run, Run]) -> None:
     one, other = runs
     one.closes()
-    other.told()
+    other.news()
     other.closes()
     one.opens()
-    other.told()
+    other.news()
     one.closes()
     other.opens()  # Written late: of the opening that it was told of.
-    assert len(other.told()) == 1
+    assert len(other.news()) == 1
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_a_damaged_file_is_empty_and_written_anew(runs: tuple[Run, Run], damage:
     one.closes()
     path = one.shared._file._path
     path.write_bytes(damage)
-    assert other.told() in ([], [()])
+    assert other.news() in ([], [()])
     one.closes(AccountClosed(ACCOUNT, "claude", "limited", "", "", 0.0, NOW + 700, NOW))
-    assert [closed.probe_at for closed in other.told()[0]] == [NOW + 700]
+    assert [closed.probe_at for closed in other.news()[0]] == [NOW + 700]
 
 
 def test_what_is_not_ours_is_not_believed(runs: tuple[Run, Run], tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_what_is_not_ours_is_not_believed(runs: tuple[Run, Run], tmp_path: Path)
     path = tmp_path / "s" / "accounts.json"
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
-    assert other.told() == []
+    assert other.news() == []
     path.unlink()
     os.mkfifo(path)
-    assert Run(tmp_path / "s", "run-3").told() == []
+    assert Run(tmp_path / "s", "run-3").news() == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
@@ -123,13 +123,13 @@ def test_the_file_of_somebody_else_is_not_believed(runs: tuple[Run, Run], tmp_pa
     one, other = runs
     one.closes()
     os.chown(tmp_path / "s" / "accounts.json", 65534, 65534)
-    assert other.told() == []
+    assert other.news() == []
 
 
 def test_what_was_to_open_long_ago_is_forgotten(tmp_path: Path) -> None:
     old = AccountClosed(ACCOUNT, "claude", "limited", "", "", 0.0, NOW - 90_000, NOW - 100_000)
     Run(tmp_path, "run-1").closes(old)
-    assert Run(tmp_path, "run-2").told() == []
+    assert Run(tmp_path, "run-2").news() == []
 
 
 def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_while_another_one_writes_it_is_told_later(runs: tuple[Run, Run], tmp_pa
         one.closes()
         assert not (tmp_path / "s" / "accounts.json").exists()
     one.shared.flush()
-    assert len(other.told()) == 1
+    assert len(other.news()) == 1
 
 
 WRITER = """

@@ -246,10 +246,10 @@ def test_it_beats_in_time_while_it_works(bash: Bash) -> None:
     announced = bash.peer.expect("READY")
     assert announced["features"] == ["heartbeat"]
     bash.peer.task("t-1")
-    said = [announced["timestamp"]]
+    times = [announced["timestamp"]]
     for _ in range(2):
-        said.append(bash.peer.expect("HEARTBEAT")["timestamp"])
-        assert said[-1] - said[-2] <= announced["heartbeat_seconds"]
+        times.append(bash.peer.expect("HEARTBEAT")["timestamp"])
+        assert times[-1] - times[-2] <= announced["heartbeat_seconds"]
     (bash.folder / "go").touch()
     assert bash.peer.expect("DONE")["issue_id"] == "t-1"
 

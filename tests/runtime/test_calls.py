@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from beads_workers.core.model import Call, Outcome, OutcomeKind
-from beads_workers.runtime.functions import HostExited, HostProcess, Said
+from beads_workers.runtime.functions import CallAnswer, HostExited, HostProcess
 
 TASKS = """
 import asyncio, os, sys, time
@@ -46,13 +46,13 @@ def answer(
     host: HostProcess, name: str, *args: Any, output: Path | None = None, **kwargs: Any
 ) -> Outcome | HostExited:
     """What comes of one call."""
-    found = said(host, name, *args, output=output, **kwargs)
-    return found.outcome if isinstance(found, Said) else found
+    found = called(host, name, *args, output=output, **kwargs)
+    return found.outcome if isinstance(found, CallAnswer) else found
 
 
-def said(
+def called(
     host: HostProcess, name: str, *args: Any, output: Path | None = None, **kwargs: Any
-) -> Said | HostExited:
+) -> CallAnswer | HostExited:
     """What comes of one call, whole."""
     path = output or Path(os.devnull)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -61,7 +61,7 @@ def said(
     return waited(host)
 
 
-def waited(host: HostProcess) -> Said | HostExited:
+def waited(host: HostProcess) -> CallAnswer | HostExited:
     """The answer, whenever it comes."""
     while select.select([host.socket], [], [], PATIENCE_SECONDS)[0]:
         if (found := host.read()) is not None:

@@ -54,15 +54,15 @@ def test_what_it_says_is_in_the_log_while_it_runs(bench: Bench) -> None:
 
 def test_a_long_result_lies_in_a_file(bench: Bench) -> None:
     message = done(bench, f"head -c {limits.RESULT_CHARS_MAX} /dev/zero | tr '\\0' x")
-    said = json.loads(Path(message["result_file"]).read_text())
-    assert said == "x" * limits.RESULT_CHARS_MAX
+    result = json.loads(Path(message["result_file"]).read_text())
+    assert result == "x" * limits.RESULT_CHARS_MAX
 
 
 def test_what_has_no_end_is_cut_and_says_so(bench: Bench) -> None:
     size = limits.OUTPUT_BYTES_MAX + 1000
     message = done(bench, f"head -c {size} /dev/zero | tr '\\0' x")
-    said = json.loads(Path(message["result_file"]).read_text())
-    assert said == "x" * limits.OUTPUT_BYTES_MAX + "\n[1000 bytes more]"
+    result = json.loads(Path(message["result_file"]).read_text())
+    assert result == "x" * limits.OUTPUT_BYTES_MAX + "\n[1000 bytes more]"
 
 
 def test_one_that_talks_without_end_is_still_ended_in_time(bench: Bench) -> None:

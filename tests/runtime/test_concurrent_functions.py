@@ -146,8 +146,8 @@ class Connection:
         return message
 
     def send(self, kind: str, **fields: Any) -> None:
-        said = {"type": kind, "worker_id": "W1", "timestamp": time.time(), "version": "1.1"}
-        self._socket.sendall(json.dumps(said | fields).encode() + b"\n")
+        message = {"type": kind, "worker_id": "W1", "timestamp": time.time(), "version": "1.1"}
+        self._socket.sendall(json.dumps(message | fields).encode() + b"\n")
 
     def close(self) -> None:
         self._lines.close()

@@ -15,7 +15,7 @@ import pytest
 
 from beads_workers.core import limits
 from beads_workers.core.model import Call, Outcome, OutcomeKind
-from beads_workers.runtime.functions import HostExited, HostProcess, Said
+from beads_workers.runtime.functions import CallAnswer, HostExited, HostProcess
 
 TASKS = """
 import asyncio, os, signal, subprocess, sys, threading, time
@@ -152,7 +152,9 @@ def begin(host: HostProcess, name: str, *args: Any, output: str = os.devnull) ->
     os.close(fd)
 
 
-def answer(host: HostProcess, name: str, *args: Any, output: str = os.devnull) -> Said | HostExited:
+def answer(
+    host: HostProcess, name: str, *args: Any, output: str = os.devnull
+) -> CallAnswer | HostExited:
     """What comes of one call."""
     begin(host, name, *args, output=output)
     return waited(host)
@@ -166,7 +168,7 @@ def until(holds: Callable[[], bool]) -> None:
         os.sched_yield()
 
 
-def waited(host: HostProcess) -> Said | HostExited:
+def waited(host: HostProcess) -> CallAnswer | HostExited:
     """The answer, whenever it comes."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
@@ -176,10 +178,10 @@ def waited(host: HostProcess) -> Said | HostExited:
     raise AssertionError("no answer")
 
 
-def outcome(said: Said | HostExited) -> Outcome:
+def outcome(found: CallAnswer | HostExited) -> Outcome:
     """Of an answer that leaves the process as it was."""
-    assert isinstance(said, Said) and not said.spent, said
-    return said.outcome
+    assert isinstance(found, CallAnswer) and not found.spent, found
+    return found.outcome
 
 
 def alive(pid: int) -> bool:
@@ -202,8 +204,10 @@ def test_descriptor_3_is_not_its_worker(host: HostProcess) -> None:
 def test_a_process_that_spoils_its_connection_is_ended_and_its_call_failed(
     host: HostProcess, name: str
 ) -> None:
-    said = answer(host, name)
-    assert isinstance(said, HostExited) or (said.spent and said.outcome.kind is OutcomeKind.ERROR)
+    found = answer(host, name)
+    assert isinstance(found, HostExited) or (
+        found.spent and found.outcome.kind is OutcomeKind.ERROR
+    )
     assert host.buried and not alive(host.pid)
 
 
@@ -248,10 +252,10 @@ def test_nothing_that_a_call_changes_is_met_by_the_next(host: HostProcess, tmp_p
 
 
 def test_a_child_that_is_left_ends_with_the_call(host: HostProcess) -> None:
-    said = answer(host, "child")
-    assert isinstance(said, Said) and said.spent
+    found = answer(host, "child")
+    assert isinstance(found, CallAnswer) and found.spent
     host.close()
-    until(lambda: not alive(int(said.outcome.result)))
+    until(lambda: not alive(int(found.outcome.result)))
 
 
 def test_a_fork_that_goes_on_beyond_its_function_answers_nobody(host: HostProcess) -> None:
@@ -266,8 +270,8 @@ def test_a_death_is_noticed_beside_a_child_that_lives(host: HostProcess) -> None
 def test_a_few_threads_may_stay_and_many_may_not(host: HostProcess) -> None:
     outcome(answer(host, "threads", 3))
     assert outcome(answer(host, "fine")) == FINE
-    said = answer(host, "threads", 100)
-    assert isinstance(said, Said) and said.spent
+    found = answer(host, "threads", 100)
+    assert isinstance(found, CallAnswer) and found.spent
 
 
 def test_a_task_that_a_coroutine_leaves_does_not_go_on_in_the_next_one(
@@ -296,8 +300,8 @@ def test_results_that_nobody_could_be_told_are_errors(
 
 
 def test_a_long_result_lies_in_a_file_of_its_own(host: HostProcess, tmp_path: Path) -> None:
-    said = answer(host, "returns", "some")
-    assert isinstance(said, Said) and said.in_file
+    found = answer(host, "returns", "some")
+    assert isinstance(found, CallAnswer) and found.in_file
     file = tmp_path / "results" / "r.json"
     assert len(json.loads(file.read_text())) == 1 << 20 > limits.RESULT_CHARS_MAX
     assert file.stat().st_mode & 0o777 == 0o600

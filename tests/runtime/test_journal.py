@@ -118,8 +118,8 @@ def test_a_line_that_a_full_disk_cut_short_swallows_no_other(tmp_path: Path) -> 
         journal.flush()
     journal.flush()
     journal.write_now(rec.CallStarted(7, 8))
-    told = [e.record for e in read_journal(journal.path)]
-    assert told == [rec.Claimed("a"), rec.CallStarted(7, 8)]
+    records = [e.record for e in read_journal(journal.path)]
+    assert records == [rec.Claimed("a"), rec.CallStarted(7, 8)]
     journal.close()
 
 

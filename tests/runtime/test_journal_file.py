@@ -39,7 +39,7 @@ def test_segments_are_followed_and_what_they_repeat_is_passed_over(tmp_path: Pat
     journal = Journal(path, size=Size(8 * 600))
     board = Board()
     tail = JournalTail(path)
-    told: list[str] = []
+    issue_ids: list[str] = []
     ids = [f"issue-{n}" for n in range(60)]
     for n, issue_id in enumerate(ids):
         journal.append(rec.Claimed(issue_id, "a title"))
@@ -49,10 +49,10 @@ def test_segments_are_followed_and_what_they_repeat_is_passed_over(tmp_path: Pat
         if journal.is_long():
             journal.begin_segment(board)
         if n % 7 == 0:
-            told += claimed(tail)
+            issue_ids += claimed(tail)
     journal.flush()
-    told += claimed(tail)
-    assert len(segments(path)) > 2 and told == ids
+    issue_ids += claimed(tail)
+    assert len(segments(path)) > 2 and issue_ids == ids
     late = JournalTail(path)
     assert list(late.read()) == list(read_journal(path))
     for each in (tail, late):

@@ -28,7 +28,7 @@ BROKEN = OSError(errno.EIO, "Input/output error")
 
 
 class Run:
-    """A journal that is written as the loop writes it. ``told``: what followers got."""
+    """A journal that is written as the loop writes it. ``written``: what followers got."""
 
     def __init__(self, path: Path, size: int = 80_000) -> None:
         self.room: int | None = None
@@ -39,7 +39,7 @@ class Run:
             path, write=self._write, size=Size(size), fdatasync=self._sync, clock=lambda: self.now
         )
         self.board = Board()
-        self.told = b""
+        self.written = b""
         self.add(started(), rec.CheckpointEnded())
 
     def add(self, *records: rec.Record) -> None:
@@ -47,7 +47,7 @@ class Run:
             self.journal.append(record)
         for entry, _ in self.journal.fold():
             self.board.apply(entry)
-        self.told += self.journal.flush()
+        self.written += self.journal.flush()
         if self.journal.is_long():
             self.journal.begin_segment(self.board)
 
@@ -93,8 +93,8 @@ def test_a_long_journal_is_read_as_if_it_were_one_file(path: Path) -> None:
     run.attempts(100)
     assert len(segments(path)) > 2
     lines = [line for each in segments(path) for line in each.read_bytes().splitlines(True)]
-    assert b"".join(line for line in lines if not is_repeated(line)) == run.told
-    assert len(list(read_journal(path))) == len(run.told.splitlines())
+    assert b"".join(line for line in lines if not is_repeated(line)) == run.written
+    assert len(list(read_journal(path))) == len(run.written.splitlines())
     assert following(path) == segments(path)[1] and following(segments(path)[-1]) is None
 
 
@@ -151,7 +151,7 @@ def test_a_disk_that_fills_up_within_the_checkpoint_loses_and_doubles_no_line(pa
     line = len(run.journal.flush())
     run.room = line + 300
     run.add(rec.Noted("info", "short"))
-    assert b"short" in run.told, "what was written is told"
+    assert b"short" in run.written, "what was written is told"
     run.journal.sync()
     assert path.exists(), "a checkpoint that is not whole is no reason to drop anything"
     with pytest.raises(OSError, match="No space left"):
@@ -161,8 +161,8 @@ def test_a_disk_that_fills_up_within_the_checkpoint_loses_and_doubles_no_line(pa
     assert len(segments(path)) == 2
     texts = [e.record.text for e in read_journal(path) if isinstance(e.record, rec.Noted)]
     assert texts == ["short", "later", "last"]
-    assert len(list(read_journal(path))) == len(run.told.splitlines())
-    assert recovery_state(read_end(path)).whole
+    assert len(list(read_journal(path))) == len(run.written.splitlines())
+    assert recovery_state(read_end(path)).has_checkpoint
 
 
 def test_while_it_cannot_be_opened_everything_goes_on_in_the_old_segment(path: Path) -> None:
@@ -199,7 +199,7 @@ def test_what_has_no_room_on_disk_is_written_again_as_a_checkpoint_and_waited_fo
     run.add(rec.Noted("info", "the loop goes on"))
     thread.join(60)
     assert not thread.is_alive() and not run.journal.unsafe
-    assert len(segments(path)) == 2 and recovery_state(read_end(path)).whole
+    assert len(segments(path)) == 2 and recovery_state(read_end(path)).has_checkpoint
 
 
 def test_what_a_broken_disk_lost_is_written_again_where_it_works_once_more(path: Path) -> None:
@@ -213,7 +213,7 @@ def test_what_a_broken_disk_lost_is_written_again_where_it_works_once_more(path:
 
     run.journal._sleep = repaired
     run.journal.sync_patiently()
-    assert len(segments(path)) == 2 and recovery_state(read_end(path)).whole
+    assert len(segments(path)) == 2 and recovery_state(read_end(path)).has_checkpoint
 
 
 def test_one_failure_to_sync_begins_one_segment(path: Path) -> None:

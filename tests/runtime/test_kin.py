@@ -24,10 +24,10 @@ class Watcher:
     """A ``Kin`` with its loop."""
 
     def __init__(self) -> None:
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self.gone: list[int] = []
         self.selector = selectors.DefaultSelector()
-        self.kin = Kin(self.selector, self.told.append, [SOCKET])
+        self.kin = Kin(self.selector, self.events.append, [SOCKET])
 
     def watch(self, pid: int, started: int = 0) -> None:
         self.kin.watch(pid, started, "bw-1", lambda: self.gone.append(pid))
@@ -78,8 +78,8 @@ def test_what_outlives_its_worker_is_waited_for(
     watcher.kin.tick(())
     assert watcher.gone == []
     assert outlives(process.pid, 1, "bw-1", SOCKET) is bool(environment), "a later fleet asks"
-    [said] = watcher.told
-    assert isinstance(said, Warned) and said.text.endswith(f"lives on: {child}"), said
+    [warned] = watcher.events
+    assert isinstance(warned, Warned) and warned.text.endswith(f"lives on: {child}"), warned
     os.kill(child, signal.SIGKILL)
     until(lambda: (watcher.turn(), watcher.gone == [process.pid])[1])
 

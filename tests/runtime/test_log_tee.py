@@ -124,8 +124,8 @@ def test_a_sandbox_runs_the_command_within_its_limits(bench: Bench) -> None:
     confine = ("setpriv", "--no-new-privs", "--", "env", "INSIDE=yes")
     started(bench, sandbox=confine, limits=ResourceLimits(cpu_seconds=7))
     script = "echo $INSIDE; grep NoNewPrivs /proc/self/status; ulimit -t; ulimit -c"
-    said = bench.result("DONE", payload=payload(script))["result"].split()
-    assert said == ["yes", "NoNewPrivs:", "1", "7", "0"]
+    words = bench.result("DONE", payload=payload(script))["result"].split()
+    assert words == ["yes", "NoNewPrivs:", "1", "7", "0"]
 
 
 def test_a_sandbox_that_cannot_be_set_up_runs_nothing(bench: Bench) -> None:
@@ -157,10 +157,10 @@ def test_a_secret_that_was_cut_through_is_left_out(bench: Bench) -> None:
     room = OUTPUT_BYTES_MAX - 3
     script = f"head -c {room} /dev/zero | tr '\\0' x; echo $API_TOKEN"
     done = bench.result("DONE", payload=payload(script, **SECRET))
-    said = json.loads(Path(done["result_file"]).read_text())
-    assert SECRET["API_TOKEN"][:3] not in said
+    result = json.loads(Path(done["result_file"]).read_text())
+    assert SECRET["API_TOKEN"][:3] not in result
     left_out = len(SECRET["API_TOKEN"]) - 1 + len(SECRET["API_TOKEN"]) + 1 - 3
-    assert said.endswith(f"x\n[{left_out} bytes more]")
+    assert result.endswith(f"x\n[{left_out} bytes more]")
 
 
 def test_what_is_secret_of_the_fleet_itself_is_not_inherited(

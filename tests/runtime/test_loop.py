@@ -18,13 +18,13 @@ def test_a_folder_that_goes_and_comes_back_is_told_once_each(tmp_path: Path) -> 
     assert events == []
     folder.rmdir()
     conditions.look(conditions.deadline())
-    (told,) = events
-    assert isinstance(told, Degraded) and told.stops and str(folder) in told.text
+    (event,) = events
+    assert isinstance(event, Degraded) and event.stops and str(folder) in event.text
     folder.mkdir()
     conditions.look(conditions.deadline() - 0.01)
-    assert events == [told], "not before it is due"
+    assert events == [event], "not before it is due"
     conditions.look(conditions.deadline())
-    assert events == [told, ConditionRecovered("the folder")]
+    assert events == [event, ConditionRecovered("the folder")]
 
 
 def test_what_is_in_the_way_is_looked_at_more_often(tmp_path: Path) -> None:

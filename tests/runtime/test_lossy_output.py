@@ -18,7 +18,7 @@ from beads_workers.core.wire import Ready
 from beads_workers.core.worker_events import MessageReceived
 from beads_workers.runtime.loop import Mailbox
 from beads_workers.runtime.output import AttemptOutput, CapturedOutput
-from beads_workers.runtime.processes import NOT_KEPT, heard
+from beads_workers.runtime.processes import NOT_KEPT, received_signals
 from beads_workers.runtime.worker import WorkerConnection
 from beads_workers.runtime.zygote_loop import Reports
 from tests.runtime.test_streams import Short
@@ -53,11 +53,11 @@ def test_a_process_that_outlives_its_output_ends_as_it_would_have() -> None:
 
 
 def test_what_can_be_written_is(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    assert exit_code(OUTLIVES + SPEAKS, str(said)) == 3
+    file = tmp_path / "said"
+    assert exit_code(OUTLIVES + SPEAKS, str(file)) == 3
     for words in ("a line\n", "a warning", "ZeroDivisionError"):
-        assert words in said.read_text()
-    assert said.read_text().count("a line\n") == 2
+        assert words in file.read_text()
+    assert file.read_text().count("a line\n") == 2
 
 
 def test_children_that_are_forked_outlive_it_as_well() -> None:
@@ -119,7 +119,7 @@ def test_a_wake_up_of_signals_that_is_reset_is_heard_as_none() -> None:
     ours, theirs = socket.socketpair()
     ours.send(b"nobody reads this")
     theirs.close()
-    assert heard(ours) == b""
+    assert received_signals(ours) == b""
     ours.close()
 
 

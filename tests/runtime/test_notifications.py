@@ -91,110 +91,110 @@ def living(pid: int) -> bool:
 
 
 def test_the_command_has_the_notice_in_its_environment_and_on_stdin(run: MakeRun) -> None:
-    told = run('cat >TMP/json; echo "$BW_EVENT: $BW_TEXT $BW_RUN_ID" >TMP/told; echo hello')
-    told.tell(PAUSED)
-    told.turn_until(told.lines)
-    told.notifier.finish()
-    (line,) = told.lines()
+    notified = run('cat >TMP/json; echo "$BW_EVENT: $BW_TEXT $BW_RUN_ID" >TMP/told; echo hello')
+    notified.tell(PAUSED)
+    notified.turn_until(notified.lines)
+    notified.notifier.finish()
+    (line,) = notified.lines()
     assert line.startswith("paused: the fleet is paused (why)") and line.endswith(" run-1")
-    assert json.loads(told.lines("json")[0])["event"] == "paused"
-    assert "hello\n" in told.log()
-    assert told.warnings == []
+    assert json.loads(notified.lines("json")[0])["event"] == "paused"
+    assert "hello\n" in notified.log()
+    assert notified.warnings == []
 
 
 def test_one_runs_at_a_time_in_their_order(run: MakeRun) -> None:
-    told = run('echo "begin $BW_EVENT" >>TMP/told; sleep 0.05; echo end >>TMP/told')
-    told.tell(PAUSED, *(rec.SourceTrouble("x", 1.0, "", n) for n in (1, 2, 3)))
-    told.turn_until(lambda: len(told.lines()) == 4)
-    told.notifier.finish()
-    assert told.lines() == ["begin paused", "end", "begin tracker_failing", "end"]
+    notified = run('echo "begin $BW_EVENT" >>TMP/told; sleep 0.05; echo end >>TMP/told')
+    notified.tell(PAUSED, *(rec.SourceTrouble("x", 1.0, "", n) for n in (1, 2, 3)))
+    notified.turn_until(lambda: len(notified.lines()) == 4)
+    notified.notifier.finish()
+    assert notified.lines() == ["begin paused", "end", "begin tracker_failing", "end"]
 
 
 def test_one_that_hangs_is_ended_with_its_children_and_the_next_one_runs(run: MakeRun) -> None:
-    told = run(
+    notified = run(
         'echo "$$" >>TMP/told; [ "$BW_EVENT" = paused ] || exit 0;'
         ' trap "" TERM; sleep 300 & echo "$!" >>TMP/told; wait; sleep 300',
         SOON,
     )
-    told.tell(PAUSED, *(rec.SourceTrouble("x", 1.0, "", n) for n in (1, 2, 3)))
-    told.turn_until(lambda: len(told.lines()) == 3)
-    told.notifier.finish()
-    until(lambda: not any(map(living, map(int, told.lines()))))
-    (warning,) = told.warnings
-    assert "took too long" in warning and str(told.folder) in warning
+    notified.tell(PAUSED, *(rec.SourceTrouble("x", 1.0, "", n) for n in (1, 2, 3)))
+    notified.turn_until(lambda: len(notified.lines()) == 3)
+    notified.notifier.finish()
+    until(lambda: not any(map(living, map(int, notified.lines()))))
+    (warning,) = notified.warnings
+    assert "took too long" in warning and str(notified.folder) in warning
 
 
 def test_one_that_fails_is_warned_of_once(run: MakeRun) -> None:
-    told = run("echo x >>TMP/told; echo wrong >&2; exit 3")
-    told.tell(PAUSED, PAUSED)
-    told.turn_until(lambda: len(told.lines()) == 2)
-    told.notifier.finish()
-    assert len(told.warnings) == 1 and "status 3" in told.warnings[0]
-    assert told.log().count("wrong\nended with status 3\n") == 2
+    notified = run("echo x >>TMP/told; echo wrong >&2; exit 3")
+    notified.tell(PAUSED, PAUSED)
+    notified.turn_until(lambda: len(notified.lines()) == 2)
+    notified.notifier.finish()
+    assert len(notified.warnings) == 1 and "status 3" in notified.warnings[0]
+    assert notified.log().count("wrong\nended with status 3\n") == 2
 
 
 def test_one_that_cannot_be_started_is_a_failure_like_another(
     run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    told = run("desktop")
-    told.tell(PAUSED)
-    told.notifier.pump()
-    told.notifier.finish()
-    assert "notify-send" in told.warnings[0]
+    notified = run("desktop")
+    notified.tell(PAUSED)
+    notified.notifier.pump()
+    notified.notifier.finish()
+    assert "notify-send" in notified.warnings[0]
 
 
 def test_one_that_floods_is_cut_and_holds_up_nobody(run: MakeRun) -> None:
-    told = run("yes; echo ended >TMP/told")
-    told.tell(PAUSED)
-    told.turn_until(told.lines)
-    told.notifier.finish()
-    assert len(told.log()) < notifications.OUTPUT_BYTES_MAX + 1000
-    assert "was cut" in told.log()
+    notified = run("yes; echo ended >TMP/told")
+    notified.tell(PAUSED)
+    notified.turn_until(notified.lines)
+    notified.notifier.finish()
+    assert len(notified.log()) < notifications.OUTPUT_BYTES_MAX + 1000
+    assert "was cut" in notified.log()
 
 
 def test_what_it_leaves_in_the_background_does_not_outlive_it(run: MakeRun) -> None:
-    told = run("sleep 300 & echo $! >TMP/told")
-    told.tell(PAUSED)
-    told.turn_until(told.lines)
-    told.notifier.finish()
-    until(lambda: not living(int(told.lines()[0])))
+    notified = run("sleep 300 & echo $! >TMP/told")
+    notified.tell(PAUSED)
+    notified.turn_until(notified.lines)
+    notified.notifier.finish()
+    until(lambda: not living(int(notified.lines()[0])))
 
 
 def test_too_many_waiting_notices_are_dropped_but_never_the_last_word(run: MakeRun) -> None:
-    told = run('echo "$BW_EVENT" >>TMP/told')
-    told.tell(*[PAUSED] * (notifications.QUEUE_MAX + 5), rec.RunEnded(0))
-    told.notifier.finish()
-    assert told.lines() == ["paused"] * notifications.QUEUE_MAX + ["finished"]
-    assert told.log().count("dropped") == 5
+    notified = run('echo "$BW_EVENT" >>TMP/told')
+    notified.tell(*[PAUSED] * (notifications.QUEUE_MAX + 5), rec.RunEnded(0))
+    notified.notifier.finish()
+    assert notified.lines() == ["paused"] * notifications.QUEUE_MAX + ["finished"]
+    assert notified.log().count("dropped") == 5
 
 
 def test_at_the_end_hanging_ones_leave_half_of_the_time_to_the_last_word(run: MakeRun) -> None:
-    told = run(
+    notified = run(
         '[ "$BW_EVENT" = finished ] || sleep 300; echo "$BW_EVENT" >>TMP/told',
         notifications.NotificationLimits(9.0, 0.1, 1.0),
     )
-    told.tell(PAUSED, PAUSED, PAUSED, rec.RunEnded(0))
+    notified.tell(PAUSED, PAUSED, PAUSED, rec.RunEnded(0))
     began = time.monotonic()
-    told.notifier.finish()
-    assert told.lines() == ["finished"]
+    notified.notifier.finish()
+    assert notified.lines() == ["finished"]
     assert time.monotonic() - began < 5.0
 
 
 def test_a_last_word_that_hangs_is_ended_in_time(run: MakeRun) -> None:
-    told = run('trap "" TERM; echo $$ >TMP/told; while :; do sleep 1; done', SOON)
-    told.tell(rec.RunEnded(0))
-    told.notifier.finish()
-    until(lambda: not living(int(told.lines()[0])))
+    notified = run('trap "" TERM; echo $$ >TMP/told; while :; do sleep 1; done', SOON)
+    notified.tell(rec.RunEnded(0))
+    notified.notifier.finish()
+    until(lambda: not living(int(notified.lines()[0])))
 
 
 def test_a_folder_that_is_gone_does_no_harm(run: MakeRun) -> None:
-    told = run("true")
-    told.tell(PAUSED)
-    told.folder.rmdir()
-    told.notifier.pump()
-    told.notifier.finish()
-    assert told.warnings == []
+    notified = run("true")
+    notified.tell(PAUSED)
+    notified.folder.rmdir()
+    notified.notifier.pump()
+    notified.notifier.finish()
+    assert notified.warnings == []
 
 
 def test_the_desktop_is_told_without_a_shell_and_without_markup() -> None:

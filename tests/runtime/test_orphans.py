@@ -39,15 +39,15 @@ def run(script: str, pids: Path, then: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def test_a_daemon_with_an_empty_environment_ends_with_its_children(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     script = LEAVE.format(pids) + " >/dev/null 2>&1 &"
-    told = run(script, pids, "ended = orphans.end({kept.pid})")
-    assert told["ended"] >= 2 and told["kept"]
+    report = run(script, pids, "ended = orphans.end({kept.pid})")
+    assert report["ended"] >= 2 and report["kept"]
     assert sessions.start_time(int(pids.read_text())) is None
 
 

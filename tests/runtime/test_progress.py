@@ -20,8 +20,12 @@ def test_a_task_that_prints_is_told_of_while_it_runs(bench: Bench) -> None:
     bench.sh("echo compiles 40%; printf half; read go < go")
     os.mkfifo(bench.file("go"))
     bench.peer.task(request_id="r")
-    said = bench.peer.expect("PROGRESS")
-    assert (said["issue_id"], said["percent"], said["activity"]) == ("t-1", 40, "compiles 40%")
+    message = bench.peer.expect("PROGRESS")
+    assert (message["issue_id"], message["percent"], message["activity"]) == (
+        "t-1",
+        40,
+        "compiles 40%",
+    )
     bench.file("go").write_text("now\n")
     bench.peer.expect("DONE")
 
@@ -33,8 +37,8 @@ def test_what_a_task_writes_to_its_progress_file_is_told_and_not_what_it_prints(
     os.mkfifo(bench.file("go"))
     os.mkfifo(bench.file("end"))
     bench.peer.task(request_id="r")
-    said = bench.peer.expect("PROGRESS")
-    assert (said["percent"], said["activity"]) == (70, "half of it")
+    message = bench.peer.expect("PROGRESS")
+    assert (message["percent"], message["activity"]) == (70, "half of it")
     bench.file("go").write_text("now\n")
     assert bench.peer.hears_nothing(1.5)
     bench.file("end").write_text("now\n")
@@ -54,8 +58,8 @@ def test_an_orchestrator_of_version_1_hears_nothing_of_it(bench: Bench) -> None:
 def output(tmp_path: Path) -> AttemptOutput:
     log = str(tmp_path / "log")
     files = log, str(tmp_path / "out")
-    said = str(tmp_path / "progress")
-    return AttemptOutput(Plan((), "", "", *files, progress_file=said, secrets=("sesame",)))
+    progress = str(tmp_path / "progress")
+    return AttemptOutput(Plan((), "", "", *files, progress_file=progress, secrets=("sesame",)))
 
 
 def printed(output: AttemptOutput, text: str) -> str:

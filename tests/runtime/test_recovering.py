@@ -82,8 +82,8 @@ def test_a_machine_in_trouble_is_waited_for_like_a_tracker_in_trouble(scene: Sce
         scene.directory, Broken([], actor="actor/new"), [scene.dead], scene.failed
     )
     assert scene.recovery.run().settled == ()
-    (told,) = scene.trouble
-    assert "Too many open files" in told.error
+    (failure,) = scene.trouble
+    assert "Too many open files" in failure.error
     assert not scene.directory.is_settled(scene.run_id)
 
 
@@ -107,7 +107,7 @@ def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene
     (settled,) = ended.settled
     assert (settled.settlement.action, settled.result) == (Action.CLOSE, Result.APPLIED)
     assert settled.settlement.note == "fine"
-    assert ended.heard == (rec.Checkpointed("a", claimed_by="actor/dead"),)
+    assert ended.late_entries == (rec.Checkpointed("a", claimed_by="actor/dead"),)
     assert scene.source.tracker.issues["a"].status == "closed"
     _, added = read_journal(folder / "journal.jsonl")
     assert isinstance(added.record, rec.Finished) and added.record.verdict == "finish"
@@ -121,7 +121,7 @@ def test_its_journal_is_told_only_when_all_is_settled(tmp_path: Path) -> None:
     scene.dead.apply(rec.Entry(rec.Started("a", "W1", 1, "r.1"), 5.0, 2.0))
     spool_result(str(folder), Done(IssueId("a"), "W1", 7, request_id="r.1"))
     ended = scene.recovery.run()
-    assert [s.result for s in ended.settled] == [Result.FAILED] and len(ended.heard) == 1
+    assert [s.result for s in ended.settled] == [Result.FAILED] and len(ended.late_entries) == 1
     assert not (folder / "journal.jsonl").exists() and not scene.directory.is_settled(scene.run_id)
 
 

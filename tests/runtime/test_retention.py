@@ -29,7 +29,7 @@ def run(
     run_id: str,
     *records: rec.Record,
     settled: bool = True,
-    whole: bool = True,
+    complete: bool = True,
     host: str = "",
     log_bytes: int = 0,
 ) -> Path:
@@ -39,7 +39,7 @@ def run(
     (folder / "logs" / "a.1.log").write_bytes(b"x" * log_bytes)
     journal = Journal(folder / "journal.jsonl")
     actor = f"beads-workers/{host or host_name()}/{run_id}"
-    checkpoint = [rec.CheckpointEnded()] if whole else []
+    checkpoint = [rec.CheckpointEnded()] if complete else []
     # A look at the tracker stands before the first record.
     for record in (rec.CallStarted(1, 1), rec.RunStarted(run_id, 1, actor, "memory", "/p")):
         journal.append(record)
@@ -89,7 +89,7 @@ def test_what_is_alive_owed_or_of_another_machine_stays(directory: RunDirectory)
 def test_the_run_that_remembers_stays_until_another_does(directory: RunDirectory) -> None:
     run(directory, "0")
     run(directory, "1", FAILURE)
-    run(directory, "2", whole=False)
+    run(directory, "2", complete=False)
     assert names(disposable(directory, Keep(1, 0))) == ["0"]
     assert directory.left_over()[1].retry_entries["b"].charged == 1
     run(directory, "3", rec.Checkpointed("b", charged=1))

@@ -7,10 +7,10 @@ from beads_workers.runtime.control_socket import Tickets
 
 
 def test_an_answer_goes_to_its_own_question_once() -> None:
-    tickets, heard = Tickets(), list[Answer]()
+    tickets, answers = Tickets(), list[Answer]()
     first, second = tickets.issue(), tickets.issue()
-    tickets.wait(second, heard.append)
+    tickets.wait(second, answers.append)
     tickets.answer(Answer(first, "nobody waits"))
     tickets.answer(Answer(second, "this"))
     tickets.answer(Answer(second, "again"))
-    assert heard == [Answer(second, "this")]
+    assert answers == [Answer(second, "this")]

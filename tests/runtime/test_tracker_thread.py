@@ -203,16 +203,16 @@ def test_a_bug_in_the_thread_is_posted_and_does_not_pass_in_silence(tmp_path: Pa
 def test_a_prompt_tracker_thread_answers_where_it_is_asked_and_syncs_soon_after(
     tmp_path: Path,
 ) -> None:
-    source, told = Recorder(), list[RoundTripEnded]()
+    source, ended = Recorder(), list[RoundTripEnded]()
     journal = Journal(tmp_path / "journal.jsonl")
     posted: queue.SimpleQueue[News] = queue.SimpleQueue()
-    running = PromptTrackerThread(source, journal, RecoveryEnded, posted.put, told.append)
+    running = PromptTrackerThread(source, journal, RecoveryEnded, posted.put, ended.append)
     running.start()
     assert posted.get(timeout=10) == RecoveryEnded()
     journal.append(rec.Claimed("a"))
     written = len(journal.flush())
     running.begin(WHOLE)
-    assert [answer.settled for answer in told] == [(Settled(CLOSE, Result.APPLIED),)]
+    assert [answer.settled for answer in ended] == [(Settled(CLOSE, Result.APPLIED),)]
     until(lambda: journal._synced == written, 10)
     running.stop(10)
     journal.close()

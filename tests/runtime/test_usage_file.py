@@ -97,11 +97,11 @@ def test_the_next_process_of_its_session_does_not_count_it_again(
     assert found is not None and found.money is not None
     again = Increments(from_object(dict(found.totals)))
     again.begin("s-1")
-    told = again.answer("m9", ANSWER)
+    events = again.answer("m9", ANSWER)
     money = (saved + 1000) * 7.5e-6  # As 1,000 of input and 100 of output cost.
-    told += again.total([Usage("opus-5", saved + 1000, (saved + 1000) // 10, money=money)])
-    assert sum(u.tokens for u in told) == 1100
-    assert found.money + sum(u.money or 0.0 for u in told) == pytest.approx(0.0225)
+    events += again.total([Usage("opus-5", saved + 1000, (saved + 1000) // 10, money=money)])
+    assert sum(u.tokens for u in events) == 1100
+    assert found.money + sum(u.money or 0.0 for u in events) == pytest.approx(0.0225)
 
 
 def test_where_no_agent_ran_there_is_nothing(tmp_path: Path) -> None:
@@ -109,10 +109,10 @@ def test_where_no_agent_ran_there_is_nothing(tmp_path: Path) -> None:
     assert usage_read(tmp_path, asked) is None
     path = Path(usage_file(str(tmp_path), "run.1"))
     write(path)
-    told = usage_read(tmp_path, asked)
-    assert told is not None
-    assert (told.issue_id, told.attempt, told.request_id) == ("a", 1, "run.1")
-    receipt = told.receipt
+    found = usage_read(tmp_path, asked)
+    assert found is not None
+    assert (found.issue_id, found.attempt, found.request_id) == ("a", 1, "run.1")
+    receipt = found.receipt
     assert receipt is not None and receipt.tokens.total == 2200
 
 
@@ -228,7 +228,7 @@ def test_what_an_agent_kept_by_itself_after_its_worker_was_killed_counts_too(
         kept.write_text(answered(1))
         found = SessionFile(Codex(), {"CODEX_HOME": str(tmp_path)})
         assert found.begin(session) and found.path == str(kept)
-        file.beside(found.path, found.at)
+        file.session_file(found.path, found.at)
         counts = Increments()
         counts.begin(session)
         ((_, at),) = found.read()

@@ -45,13 +45,13 @@ class Acceptor:
                 key.data(mask)
             if not ready and self.server.deadline() is None:
                 return self.events[before:]
-            self.hear()
+            self.read_waiting()
 
-    def hear(self) -> list[ev.Event]:
+    def read_waiting(self) -> list[ev.Event]:
         """Hear those who wait, once, and a second later than the last time."""
         before = len(self.events)
         self.now += 1.0
-        self.server.hear(self.now)
+        self.server.read_waiting(self.now)
         return self.events[before:]
 
     def client(self) -> socket.socket:
@@ -224,7 +224,7 @@ def test_a_worker_is_heard_at_once_while_strangers_wait_for_their_turn(acceptor:
     assert [type(e) for e in look(acceptor)] == [ev.Received]
     at_once = limits.STRANGERS_AT_ONCE * limits.LINES_AT_ONCE
     for _ in range(3):
-        assert [type(e) for e in acceptor.hear()] == [ev.Misread] * at_once
+        assert [type(e) for e in acceptor.read_waiting()] == [ev.Misread] * at_once
         worker.sendall(READY)
         assert [type(e) for e in look(acceptor)] == [ev.Received]
     for client in (*strangers, worker):
@@ -237,16 +237,16 @@ def test_between_turns_of_nonsense_there_is_a_pause_and_none_after_a_good_word(
     with acceptor.client() as good, acceptor.client() as bad:
         good.sendall(READY)
         look(acceptor)
-        acceptor.server.hear(10.0)
+        acceptor.server.read_waiting(10.0)
         assert acceptor.events[-1] == ev.Received(ConnId(1), Ready("w"))
         bad.sendall(b"junk\n" * 20)
         look(acceptor)
         assert acceptor.server.deadline() is not None
-        acceptor.server.hear(10.0)
+        acceptor.server.read_waiting(10.0)
         assert acceptor.server.deadline() == 10.0 + limits.NONSENSE_PAUSE_SECONDS
-        heard = len(acceptor.events)
-        acceptor.server.hear(10.0)
-        assert len(acceptor.events) == heard
+        count = len(acceptor.events)
+        acceptor.server.read_waiting(10.0)
+        assert len(acceptor.events) == count
 
 
 def test_who_talks_much_is_heard_to_the_end_in_order_and_then_is_gone(acceptor: Acceptor) -> None:
@@ -282,9 +282,9 @@ def test_who_cannot_be_watched_is_let_go_and_nobody_else(acceptor: Acceptor) -> 
     acceptor.selector.full = True
     before = len(acceptor.events)
     late = acceptor.client()
-    told = acceptor.events[before:]
-    assert [type(event) for event in told] == [ev.Connected, ev.Disconnected]
-    assert "cannot be watched" in told[1].reason  # type: ignore[union-attr]
+    events = acceptor.events[before:]
+    assert [type(event) for event in events] == [ev.Connected, ev.Disconnected]
+    assert "cannot be watched" in events[1].reason  # type: ignore[union-attr]
     assert late.recv(100) == b""
     acceptor.selector.full = False
     early.sendall(READY)

@@ -54,9 +54,9 @@ def test_the_command_and_its_check_run_in_the_worktree(bench: Bench, worktrees: 
     )
     done = bench.result("DONE")
     folder = f"{worktrees.folder}/t-1.1"
-    said = "1 commit on bw/t-1/1"
-    assert bench.log().splitlines()[-4:] == [folder, folder, "bw/t-1/1 /the/.beads", said]
-    assert done["result"] == {"note": said}
+    note = "1 commit on bw/t-1/1"
+    assert bench.log().splitlines()[-4:] == [folder, folder, "bw/t-1/1 /the/.beads", note]
+    assert done["result"] == {"note": note}
     assert git(Path(worktrees.checkout), "show", "bw/t-1/1:made") == "x"
     assert not (Path(worktrees.checkout) / "made").exists()
 

@@ -54,7 +54,7 @@ class Room:
         self.events: list[ev.Event] = []
         self.selector = selectors.DefaultSelector()
         self.zygote_client = ZygoteClient(self.zygote(), self.zygote)
-        self.zygote_client.attach(self.selector, self.events.append, told)
+        self.zygote_client.attach(self.selector, self.events.append, settings_of)
 
     def zygote(self) -> Zygote:
         if self.full:
@@ -77,7 +77,7 @@ class Room:
             key.data(mask)
 
 
-def told(worker_id: str) -> WorkerSettings:
+def settings_of(worker_id: str) -> WorkerSettings:
     """What a worker of that id is told."""
     return WorkerSettings(worker_id, "/s", 1, "/p", "r", "/r", "actor", Work())
 

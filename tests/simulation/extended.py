@@ -182,7 +182,7 @@ class Extended:
             self._world.breach(23, f"{tasks[0]} for a worker that is paused")
         self._taken |= {task.request_id for task in tasks}
         for task in tasks:
-            if not any(wants.takes(task) for wants in self._wants):
+            if not any(wants.accepts(task) for wants in self._wants):
                 self._world.breach(23, f"{task} does not fit {self._wants}")
         self._queue += tasks
         self._next()

@@ -146,7 +146,7 @@ def _waits(issue: Issue, elapsed: float) -> Facts:
 def _told(issue: Issue, now: Entry) -> Facts:
     """All that a checkpoint must say of it."""
     waits = _waits(issue, now.elapsed)
-    if not issue.told and issue.retry_entry and issue.retry_entry.not_before:
+    if not issue.entries and issue.retry_entry and issue.retry_entry.not_before:
         # The clock may have been set since: the page says by the clock when it may be taken.
         waits = {"standing": None, "due": None}
     return {

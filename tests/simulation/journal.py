@@ -52,7 +52,7 @@ class Journal:
         self._unsaid: list[tuple[int, Entry]] = []
         self._written = 0
         self._synced = 0
-        self._untold = 0
+        self._checkpoint_bytes = 0
         self._checkpoint, self._issues = Checkpoint(), Issues()
         self._call: Entry | None = None
         self._next_at = SEGMENT_BYTES
@@ -83,7 +83,7 @@ class Journal:
             self._unsaid.append((len(self._leaving), entry))
         self._gathered.clear()
         self._write_on()
-        self._leaving, self._left, self._untold = b"", 0, 0
+        self._leaving, self._left, self._checkpoint_bytes = b"", 0, 0
         self._world.point("after a write")
         if self._written >= self._next_at:
             self._begin_segment()
@@ -103,8 +103,8 @@ class Journal:
         if self.folds is not None:
             self.folds.dumped(entries)
         self._leaving = b"".join(map(encode_repeated, entries))
-        self._untold = len(self._leaving)
-        self._next_at = self._written + max(SEGMENT_BYTES, 4 * self._untold)
+        self._checkpoint_bytes = len(self._leaving)
+        self._next_at = self._written + max(SEGMENT_BYTES, 4 * self._checkpoint_bytes)
         if world.mutant.drops_early:
             self._folder.remove_old()
         try:
@@ -133,7 +133,7 @@ class Journal:
     def sync(self) -> Thread:
         """Everything flushed so far is on disk when this returns."""
         file, retired, written = self._folder.journal, list(self._retired), self._written
-        length, whole = len(file.content), self._left >= self._untold
+        length, whole = len(file.content), self._left >= self._checkpoint_bytes
         if self._world.mutant.never_syncs:
             return
         if written != self._synced:

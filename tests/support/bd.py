@@ -149,7 +149,7 @@ class BdProject:
         environment: Mapping[str, str] | None = None,
         shared: bool = False,
         reuse_seconds: float = REUSE_SECONDS,
-        whole: bool = False,
+        with_details: bool = False,
     ) -> BdSource:
         """One more source on this project.
 
@@ -166,7 +166,7 @@ class BdProject:
             call_seconds=call_seconds,
             shared=shared,
             reuse_seconds=reuse_seconds,
-            whole=whole,
+            with_details=with_details,
             known=None if program else _abilities(self.version),
         )
         return self._created.reads(source)

@@ -83,5 +83,5 @@ def test_a_label_says_how_long_an_attempt_may_take(
 ) -> None:
     issue = TrackerIssue(id="a-1", title="A", labels=labels)
     assert to_job(issue, "sqlite").timeout_seconds == seconds
-    said = TrackerIssue(id="a-1", title="A", labels=labels, timeout_seconds=7.0)
-    assert to_job(said, "sqlite").timeout_seconds == 7.0
+    tracker_issue = TrackerIssue(id="a-1", title="A", labels=labels, timeout_seconds=7.0)
+    assert to_job(tracker_issue, "sqlite").timeout_seconds == 7.0

@@ -37,7 +37,7 @@ def terminal(log: Path) -> Iterator[Pty]:
         yield terminal
 
 
-def told(log: Path, what: str) -> None:
+def wait_logged(log: Path, what: str) -> None:
     """Wait until the program has been told so."""
     until(lambda: what in log.read_text(), 20, f"{what} is not in {log.read_text()}")
 
@@ -58,7 +58,7 @@ def frames(data: bytes) -> list[bytes]:
 
 def test_the_same_frame_writes_not_one_byte(terminal: Pty, log: Path) -> None:
     terminal.send(b"a")
-    told(log, "'a'")
+    wait_logged(log, "'a'")
     assert terminal.read_while_quiet_for(QUIET_SECONDS) == b""
 
 
@@ -110,7 +110,7 @@ def test_while_nobody_reads_keys_are_heard_and_frames_dropped(terminal: Pty, log
 def test_after_ctrl_s_keys_are_heard_and_ctrl_q_shows_the_newest(terminal: Pty, log: Path) -> None:
     terminal.send(CTRL_S)
     terminal.send(b"fff")
-    told(log, "'f', 'f', 'f'")
+    wait_logged(log, "'f', 'f', 'f'")
     assert terminal.read_while_quiet_for(QUIET_SECONDS) == b""
     terminal.send(CTRL_Q)
     seen = frames(terminal.read_until(b"row 23 of turn 3") + terminal.read_until(END))
@@ -122,7 +122,7 @@ def test_leaving_while_the_output_is_stopped_by_ctrl_s_gives_the_terminal_back(
 ) -> None:
     terminal.send(CTRL_S)
     terminal.send(b"f")
-    told(log, "'f'")
+    wait_logged(log, "'f'")
     terminal.send(b"q")
     seen = terminal.read_until(LEFT)
     assert frames(seen.removesuffix(LEFT))
@@ -160,8 +160,8 @@ def test_a_vanished_terminal_without_a_signal_is_told_as_gone(log: Path) -> None
     with on_pty("/bin/sh", "-c", f"trap '' HUP; {shlex.join(counters(log))}; :") as terminal:
         terminal.read_until(b"turn 0")
         terminal.hang_up()
-        told(log, "gone=True")
-        told(log, "left with 99")
+        wait_logged(log, "gone=True")
+        wait_logged(log, "left with 99")
         assert "signals=()" in log.read_text().splitlines()[-2]
 
 
@@ -180,7 +180,7 @@ def test_a_program_that_hangs_can_still_be_ended_and_gives_the_terminal_back(
     terminal: Pty, log: Path
 ) -> None:
     terminal.send(b"h")
-    told(log, "hangs")
+    wait_logged(log, "hangs")
     until(lambda: terminal.send(CTRL_C) or LEFT in terminal.read_some(0.1), 20)
     assert terminal.exit_status() == -signal.SIGINT
     assert is_echoing(terminal)

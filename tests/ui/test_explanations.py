@@ -44,7 +44,7 @@ def causes(shown: Picture) -> list[Cause]:
     return [reason.cause for reason in explain(A, shown)]
 
 
-def said(shown: Picture) -> str:
+def headline_of(shown: Picture) -> str:
     """The headline for issue ``a``."""
     return headline(A, explain(A, shown), shown)
 
@@ -70,7 +70,7 @@ def known(**fields: Any) -> Facts:
         ({"status": "blocked"}, Cause.STATUS, "its status is blocked"),
         ({"issue_type": "epic"}, Cause.FILTERED, "it is an epic: it holds the work of others"),
         ({"issue_type": "message"}, Cause.FILTERED, "it is a message: that is no work"),
-        ({"apart": "pinned"}, Cause.STATUS, "it is pinned: kept beside the backlog"),
+        ({"hidden_by": "pinned"}, Cause.STATUS, "it is pinned: kept beside the backlog"),
     ],
 )
 def test_what_the_tracker_shows_is_said_in_its_words(
@@ -78,7 +78,7 @@ def test_what_the_tracker_shows_is_said_in_its_words(
 ) -> None:
     shown = picture(issue(**fields))
     assert causes(shown) == [cause]
-    assert words in said(shown)
+    assert words in headline_of(shown)
     assert explain(A, shown)[0].remedy
 
 
@@ -89,7 +89,7 @@ def test_a_deferral_that_is_over_holds_nothing_back() -> None:
 def test_a_child_waits_for_its_parent_to_be_due() -> None:
     shown = picture(issue(parents=(IssueId("e"),)), issue("e", deferred_until=LATER))
     assert causes(shown) == [Cause.DEFERRED]
-    assert "its parent e is deferred until T+2800" in said(shown)
+    assert "its parent e is deferred until T+2800" in headline_of(shown)
 
 
 def test_an_issue_that_does_not_exist_is_not_found() -> None:
@@ -100,7 +100,7 @@ def test_an_issue_that_does_not_exist_is_not_found() -> None:
 def test_a_job_that_was_sent_and_is_over_is_not_looked_for_in_a_tracker() -> None:
     shown = picture(is_pushed=True)
     assert causes(shown) == [Cause.NOT_FOUND]
-    assert "it is over, or never came" in said(shown)
+    assert "it is over, or never came" in headline_of(shown)
     assert "beads-workers logs a" in explain(A, shown)[0].remedy
 
 
@@ -195,7 +195,7 @@ def test_what_the_scheduler_knows_is_said(fields: dict[str, Any], cause: Cause, 
     status = "blocked" if fields.get("standing") == "quarantined" else "open"
     shown = picture(issue(status=status), facts=known(**fields))
     assert causes(shown) == [cause]
-    assert words in said(shown)
+    assert words in headline_of(shown)
     assert explain(A, shown)[0].remedy
 
 
@@ -224,7 +224,7 @@ def test_a_ready_issue_that_is_not_taken_has_the_fleets_reasons(
 ) -> None:
     shown = picture(issue(), facts=facts)
     assert causes(shown)[0] is cause
-    assert words in said(shown)
+    assert words in headline_of(shown)
 
 
 def test_behind_busy_workers_the_more_urgent_ones_are_counted() -> None:
@@ -261,7 +261,7 @@ def test_a_tracker_that_cannot_be_looked_at_leaves_what_the_fleet_knows() -> Non
     shown = picture(unseen="bd list: locked", facts=known(standing="quarantined", charged=3))
     assert causes(shown) == [Cause.QUARANTINED]
     assert causes(picture(unseen="bd list: locked")) == [Cause.TRACKER]
-    assert said(picture(unseen="locked")) == "the tracker could not be looked at: locked"
+    assert headline_of(picture(unseen="locked")) == "the tracker could not be looked at: locked"
 
 
 def test_what_was_quarantined_and_is_open_again_is_ready() -> None:
@@ -306,7 +306,7 @@ def test_an_issue_that_waits_for_an_account_says_until_when() -> None:
     shown = picture(issue(), facts=fleet)
     (reason,) = explain(A, shown)
     assert (reason.cause, reason.until) == (Cause.ACCOUNT, NOW + 2490.0)
-    assert said(shown) == "ready, but claude: 5-hour limit until T+2460, in 41 min"
+    assert headline_of(shown) == "ready, but claude: 5-hour limit until T+2460, in 41 min"
 
 
 def test_an_account_that_needs_a_person_says_who_mends_it() -> None:

@@ -94,10 +94,10 @@ def test_status_folds_many_workers_without_an_issue_and_shows_each_that_has_one(
     assert many[2:] == ["998 workers idle: done 0, failed 0"]
 
 
-def said(record: rec.Record) -> str | None:
+def clockless(record: rec.Record) -> str | None:
     """Without its clock."""
-    told = line(rec.Entry(record, 1.0, 2.0))
-    return None if told is None else told[9:].strip()
+    shown = line(rec.Entry(record, 1.0, 2.0))
+    return None if shown is None else shown[9:].strip()
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def said(record: rec.Record) -> str | None:
 def test_what_lands_and_what_does_not_is_one_line_each(
     record: rec.Record, text: str | None
 ) -> None:
-    assert said(record) == text
+    assert clockless(record) == text

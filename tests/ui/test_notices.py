@@ -16,7 +16,7 @@ from tests.support.landings import BRANCH, TIP, landed, night, refused, worked
 EPOCH = 1_700_000_000.0
 
 
-class Told:
+class JournaledRun:
     """A run whose records are told of, with a clock that only we move."""
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ class Told:
         return self.add(rec.Claimed(issue_id, title), started, ended)
 
 
-def one(told: list[notices.Notice]) -> notices.Notice:
+def one(found: list[notices.Notice]) -> notices.Notice:
     """The only notice."""
-    (notice,) = told
+    (notice,) = found
     return notice
 
 
 def test_an_issue_that_is_quarantined_is_told_at_once_with_its_error() -> None:
-    notice = one(Told().give_up("a", "boom\n", "Fix it"))
+    notice = one(JournaledRun().give_up("a", "boom\n", "Fix it"))
     assert notice.event == "quarantined"
     assert notice.text == "a (Fix it) was quarantined after 3 attempts: boom⏎"
     assert (notice.issue_ids, notice.issue_title, notice.count) == (("a",), "Fix it", 1)
@@ -64,7 +64,7 @@ def test_an_issue_that_is_quarantined_is_told_at_once_with_its_error() -> None:
 
 
 def test_fifty_in_a_minute_are_a_few_notices_that_name_how_many() -> None:
-    run = Told()
+    run = JournaledRun()
     told = []
     for number in range(50):
         told += run.give_up(f"n{number}") + run.wait(60 / 50)
@@ -76,14 +76,14 @@ def test_fifty_in_a_minute_are_a_few_notices_that_name_how_many() -> None:
 
 
 def test_after_a_quiet_time_the_next_one_is_told_at_once_again() -> None:
-    run = Told()
+    run = JournaledRun()
     run.give_up("a")
     assert run.wait(notices.QUARANTINED_SECONDS) == []
     assert one(run.give_up("b")).issue_ids == ("b",)
 
 
 def test_what_has_gathered_is_told_before_the_end() -> None:
-    run = Told()
+    run = JournaledRun()
     run.give_up("a")
     assert run.give_up("b") == []
     told = run.add(rec.RunEnded(7, "idle_timeout"))
@@ -92,14 +92,14 @@ def test_what_has_gathered_is_told_before_the_end() -> None:
 
 
 def test_other_endings_of_an_attempt_are_nobody_s_business() -> None:
-    run = Told()
+    run = JournaledRun()
     ends = [("error", "requeue"), ("success", "finish"), ("cancelled", "requeue")]
     for number, (outcome, verdict) in enumerate(ends):
         assert run.add(rec.Finished(f"n{number}", "W1", 1, "r", outcome, verdict, "boom")) == []
 
 
 def test_a_pause_is_told_with_its_reason() -> None:
-    run = Told()
+    run = JournaledRun()
     assert run.add(rec.RunChanged("running")) == []
     notice = one(run.add(rec.RunChanged("paused", "a person asked for it")))
     assert notice.event == "paused"
@@ -107,23 +107,23 @@ def test_a_pause_is_told_with_its_reason() -> None:
 
 
 def test_a_failing_tracker_is_told_once_and_its_recovery_too() -> None:
-    run = Told()
-    told: list[notices.Notice] = []
+    run = JournaledRun()
+    found: list[notices.Notice] = []
     for failures in range(1, 9):
-        told += run.add(rec.SourceTrouble("locked", 1.0, "", failures))
-        assert bool(told) == (failures >= notices.FAILURES_TOLD)
-    assert one(told).text == "the tracker has failed 3 times in a row: locked"
+        found += run.add(rec.SourceTrouble("locked", 1.0, "", failures))
+        assert bool(found) == (failures >= notices.FAILURES_TOLD)
+    assert one(found).text == "the tracker has failed 3 times in a row: locked"
     assert one(run.add(rec.SourceRecovered())).event == "tracker_recovered"
     again = run.add(*(rec.SourceTrouble("locked", 1.0, "", n) for n in range(1, 4)))
     assert one(again).event == "tracker_failing"
 
 
 def test_a_hiccup_of_the_tracker_is_not_told() -> None:
-    assert Told().add(rec.SourceTrouble("locked"), rec.SourceRecovered()) == []
+    assert JournaledRun().add(rec.SourceTrouble("locked"), rec.SourceRecovered()) == []
 
 
 def test_the_end_is_told_with_the_figures() -> None:
-    run = Told()
+    run = JournaledRun()
     run.give_up("a")
     run.add(
         rec.Finished("b", "W1", 1, "r", "success", "finish"),
@@ -139,7 +139,7 @@ def test_the_end_is_told_with_the_figures() -> None:
 
 
 def test_the_environment_is_text_that_no_terminal_obeys_and_json_says_the_same() -> None:
-    notice = one(Told().give_up("a", "e\x1b[2J\0", "t\x07"))
+    notice = one(JournaledRun().give_up("a", "e\x1b[2J\0", "t\x07"))
     found = notices.environment(notice)
     assert all(value.isprintable() for value in found.values())
     assert (found["BW_EVENT"], found["BW_ISSUE_ID"], found["BW_ERROR"]) == (
@@ -159,7 +159,7 @@ def closed(trouble: str, todo: str = "") -> rec.AccountClosed:
 
 
 def test_an_account_that_needs_a_person_is_told_at_once_with_what_mends_it() -> None:
-    told = Told()
+    told = JournaledRun()
     (notice,) = told.add(closed("needs_person", "claude /login"))
     assert notice.event == "account_needs_person"
     assert notice.text == (
@@ -172,7 +172,7 @@ def test_an_account_that_needs_a_person_is_told_at_once_with_what_mends_it() -> 
 
 
 def test_a_limit_is_told_once_and_an_overload_never() -> None:
-    told = Told()
+    told = JournaledRun()
     (notice,) = told.add(closed("limited"))
     assert (notice.event, notice.agent, notice.todo) == ("account_limited", "claude", "")
     assert told.add(closed("limited"), rec.AccountOpened("c1", "claude")) == []
@@ -181,7 +181,7 @@ def test_a_limit_is_told_once_and_an_overload_never() -> None:
 
 
 def test_a_budget_that_is_spent_is_told_once() -> None:
-    told = Told()
+    told = JournaledRun()
     why = "the budget of $20 is spent ($20.10, 12345 tokens)"
     (notice,) = told.add(rec.BudgetSpent(why), rec.RunChanged("paused", why))
     assert notice.event == "budget_spent"
@@ -194,7 +194,7 @@ def test_a_budget_that_is_spent_is_told_once() -> None:
 
 
 def test_a_notice_and_the_end_of_a_run_say_what_agents_used() -> None:
-    told = Told()
+    told = JournaledRun()
     receipt = Receipt("done", usage={"m": Tokens(1000)}, money=0.5, flags=("look",))
     ended = rec.Finished("a", "W1", 1, "r", "success", "finish", receipt=receipt)
     told.add(rec.Started("a", "W1", 1, "r", agent="claude"), ended)
@@ -207,7 +207,7 @@ def test_a_notice_and_the_end_of_a_run_say_what_agents_used() -> None:
 
 
 def test_a_branch_that_does_not_land_is_told_like_any_that_is_quarantined() -> None:
-    there = Told()
+    there = JournaledRun()
     notice = one(there.add(rec.LandingTip(TIP, BRANCH), *worked("a"), *refused("a")))
     assert notice.event == "quarantined" and notice.issue_ids == ("a",)
     assert notice.text == (
@@ -218,7 +218,7 @@ def test_a_branch_that_does_not_land_is_told_like_any_that_is_quarantined() -> N
 
 
 def test_that_nothing_lands_is_told_once_until_something_does() -> None:
-    there = Told()
+    there = JournaledRun()
     why = rec.DegradedBegan("landing", "nothing lands, main is red", "mend it")
     notice = one(there.add(why))
     assert (notice.event, notice.text, notice.todo) == ("landing_paused", why.text, "mend it")
@@ -229,7 +229,7 @@ def test_that_nothing_lands_is_told_once_until_something_does() -> None:
 
 
 def test_the_end_of_a_run_counts_what_landed_and_what_did_not() -> None:
-    there = Told()
+    there = JournaledRun()
     *_, last = there.add(*night(), rec.RunEnded(0, "idle_timeout"))
     assert (last.landed, last.unlanded) == (3, 1)
     assert "; landed 3 on bw-landing/main; not landed yet 1" in last.text

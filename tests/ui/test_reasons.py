@@ -9,7 +9,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.source import Seen
 from beads_workers.ui.reasons import CHAIN_LINES_MAX, Cause, Picture, chain, cycle
 from beads_workers.ui.why import explain
-from tests.ui.test_explanations import RUNNING, A, causes, issue, picture, said
+from tests.ui.test_explanations import RUNNING, A, causes, headline_of, issue, picture
 
 
 def waiting(issue_id: str, *others: str, status: str = "open") -> Seen:
@@ -30,7 +30,7 @@ def links(shown: Picture) -> list[tuple[int, str]]:
 def test_the_chain_goes_down_to_the_roots_and_the_headline_names_the_last() -> None:
     shown = picture(waiting("a", "b"), waiting("b", "c"), issue("c", "in_progress", assignee="bob"))
     assert links(shown) == [(0, "b"), (1, "c")]
-    assert said(shown) == "it waits for b, in the end for c, which is in progress, bob"
+    assert headline_of(shown) == "it waits for b, in the end for c, which is in progress, bob"
     assert explain(A, shown)[0].remedy == "it is ready when b is closed; first of all: c"
 
 
@@ -45,14 +45,14 @@ def test_several_blockers_are_counted_and_a_common_one_is_followed_once() -> Non
     )
     assert links(shown) == [(0, "b"), (1, "d"), (2, "e"), (0, "c"), (1, "d")]
     assert chain(A, shown)[-1].state.endswith("(as above)")
-    assert said(shown).endswith("which is open (and for 1 more)")
+    assert headline_of(shown).endswith("which is open (and for 1 more)")
 
 
 def test_a_cycle_is_named_and_ends_the_walk() -> None:
     shown = picture(waiting("a", "b"), waiting("b", "c"), waiting("c", "a"))
     assert cycle(A, shown) == ["a", "b", "c", "a"]
     assert causes(shown) == [Cause.CYCLE, Cause.BLOCKED]
-    assert said(shown) == "a cycle: a waits for b waits for c waits for a"
+    assert headline_of(shown) == "a cycle: a waits for b waits for c waits for a"
     assert links(shown) == [(0, "b"), (1, "c"), (2, "a")]
 
 
@@ -91,7 +91,7 @@ def test_a_blocker_in_the_fleets_hands_is_said_to_be() -> None:
         shown = picture(
             waiting("a", "b"), issue("b", "blocked"), facts=replace(RUNNING, issues=(facts,))
         )
-        assert said(shown) == f"it waits for b, which is {words}"
+        assert headline_of(shown) == f"it waits for b, which is {words}"
 
 
 def test_an_endless_chain_is_cut() -> None:

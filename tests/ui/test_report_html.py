@@ -17,35 +17,37 @@ from tests.ui.test_report_sections import Read
 
 
 @pytest.fixture(scope="module")
-def whole() -> str:
+def night_page() -> str:
     """The page of a bad night."""
     return page(account(night(300, 8)))
 
 
-def test_every_attempt_has_its_bar_and_its_row(whole: str) -> None:
-    assert len(re.findall(r'<a href="#a\d+" class="b o-', whole)) == 300
-    rows = re.findall(r'<tr id="a(\d+)"', whole)
+def test_every_attempt_has_its_bar_and_its_row(night_page: str) -> None:
+    assert len(re.findall(r'<a href="#a\d+" class="b o-', night_page)) == 300
+    rows = re.findall(r'<tr id="a(\d+)"', night_page)
     assert rows == [str(n) for n in range(300)]
 
 
-def test_nothing_is_loaded_and_the_policy_names_just_what_is_inside(whole: str) -> None:
-    assert not re.findall(r'(?:src|href|action|data|poster)="(?!#|data:image/svg)', whole)
-    assert "@import" not in whole and not re.findall(r"url\((?!#)", whole)
-    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', whole)
+def test_nothing_is_loaded_and_the_policy_names_just_what_is_inside(night_page: str) -> None:
+    assert not re.findall(r'(?:src|href|action|data|poster)="(?!#|data:image/svg)', night_page)
+    assert "@import" not in night_page and not re.findall(r"url\((?!#)", night_page)
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', night_page)
     assert policy.startswith("default-src 'none'; ")
     for tag in ("style", "script"):
-        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", whole, re.DOTALL)
+        (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", night_page, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in policy
-    assert not re.findall(r'\s(?:style|on\w+)="', whole), "the policy would forbid these"
+    assert not re.findall(r'\s(?:style|on\w+)="', night_page), "the policy would forbid these"
 
 
-def test_text_from_issues_adds_no_markup(whole: str) -> None:
-    read = Read(whole)
+def test_text_from_issues_adds_no_markup(night_page: str) -> None:
+    read = Read(night_page)
     assert read.tags.count("script") == 1 and "img" not in read.tags
     assert HOSTILE_TITLES[0] in read.text
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", whole)
-    whole.encode("utf-8")
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", night_page
+    )
+    night_page.encode("utf-8")
 
 
 def test_a_thousand_attempts_stay_under_a_megabyte() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.core import journal as rec
 from beads_workers.core.text import columns
-from beads_workers.ui.report_text import told
+from beads_workers.ui.report_text import report_lines
 from tests.core.test_history import account, begun
 from tests.support import landings
 from tests.support.journals import agents_night, night
@@ -14,7 +14,7 @@ from tests.support.journals import agents_night, night
 
 def lines(script: object, width: int = 80, *, unicode: bool = True) -> list[str]:
     """The report's lines."""
-    return [line.plain for line in told(account(script), width, unicode=unicode)]  # type: ignore[arg-type]
+    return [line.plain for line in report_lines(account(script), width, unicode=unicode)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -222,11 +222,11 @@ def test_keys_have_their_names(screen: TmuxScreen, log: Path) -> None:
     }  # fmt: skip
     for number, key in enumerate(names, 1):
         screen.keys(key)
-        until(lambda: len(heard(log)) == number)  # noqa: B023 - it is called here
-    assert heard(log) == list(names.values())
+        until(lambda: len(pressed_keys(log)) == number)  # noqa: B023 - it is called here
+    assert pressed_keys(log) == list(names.values())
 
 
-def heard(log: Path) -> list[str]:
+def pressed_keys(log: Path) -> list[str]:
     """The names of all keys so far."""
     return re.findall(r"'([^']+)'", "".join(re.findall(r"keys=\((.*?)\)", log.read_text())))
 

@@ -161,7 +161,7 @@ def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
     log = ShownLog("app-1-3.log", tuple(f"line {n}" for n in range(50)))
     followed = lines(snapshot, Look(pane=Pane.LOG, log=log))
     assert "W1 ran app-1, attempt 1" in followed[5] and followed[-2].strip() == "line 49"
-    assert any("3 tries" in line and "E: 3 != 4" in line
+    assert any("3 attempts" in line and "E: 3 != 4" in line
                for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))  # fmt: skip
     helped = "\n".join(lines(snapshot, Look(pane=Pane.HELP)))
     assert all(word in helped for word in ("pause", "its log", "release", "Ctrl-C"))

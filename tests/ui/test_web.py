@@ -140,10 +140,10 @@ def test_a_log_is_that_of_a_worker_or_nothing(served: Served) -> None:
 
 
 def asked(
-    served: Served, told: object, *, path: str = "control", leave: str = "", **other: str
+    served: Served, request: object, *, path: str = "control", leave: str = "", **other: str
 ) -> int:
     """The status of a request to control, as the page makes it but for ``other`` and ``leave``."""
-    body = told if isinstance(told, bytes) else json.dumps(told).encode()
+    body = request if isinstance(request, bytes) else json.dumps(request).encode()
     headers = {
         "Host": f"127.0.0.1:{served.port}",
         "Origin": f"http://127.0.0.1:{served.port}",
@@ -256,13 +256,13 @@ def test_a_viewer_that_does_not_read_is_dropped_and_holds_nobody_up() -> None:
     much = "x" * 200_000
 
     def told_until_dropped() -> bool:
-        served.tell({"much": much, "n": len(told)})
-        told.append(len(told))
-        while quick.event() != ("snapshot", {"much": much, "n": told[-1]}):
+        served.tell({"much": much, "n": len(sent)})
+        sent.append(len(sent))
+        while quick.event() != ("snapshot", {"much": much, "n": sent[-1]}):
             pass
         return served.shown.viewers == 1
 
-    told: list[int] = []
+    sent: list[int] = []
     until(told_until_dropped)
     slow.close()
     quick.close()

@@ -46,9 +46,9 @@ ODD = "a\nb\u2028c\x0cd e\udcff"
 def test_rows_have_the_fields_that_were_asked_for_whatever_is_in_them() -> None:
     assert rows("", 2) == []
     assert rows(f"x\0{ODD}\0\n\ny\0\0", 2) == [("x", ODD), ("\ny", "")]
-    for told in ("x\0", "x\0y", "x\0y\0\nz\0", "x\0y\0z\0w\0", "x\0y\0\nz\0w\0rest"):
+    for output in ("x\0", "x\0y", "x\0y\0\nz\0", "x\0y\0z\0w\0", "x\0y\0\nz\0w\0rest"):
         with pytest.raises(GitError, match="2 fields"):
-            rows(told, 2)
+            rows(output, 2)
 
 
 def test_names_lines_and_objects_are_whole_or_no_answer() -> None:
@@ -67,20 +67,22 @@ def test_what_is_asked_of_rev_parse_is_told_apart_also_in_an_odd_path(tmp_path: 
     folder = tmp_path / f"{ODD}\n"
     git(tmp_path, "init", "--quiet", str(folder))
     asked = ("--show-toplevel", "--git-common-dir", "--show-prefix")
-    told = call(str(folder), *questions(*asked))
-    assert answers(told, 3) == [str(folder), f"{folder}/.git", ""]
+    done = call(str(folder), *questions(*asked))
+    assert answers(done, 3) == [str(folder), f"{folder}/.git", ""]
     with pytest.raises(GitError, match="2 parts"):
-        answers(told, 2)
+        answers(done, 2)
 
 
 def test_fields_settings_and_merges_are_read() -> None:
     assert fields(f"{ODD}\0filter\0\0x\0filter\0lfs\0", 3)[1] == ("x", "filter", "lfs")
     assert config(f"a.b\n{ODD}\0c.d\0") == [("a.b", ODD), ("c.d", "")]
-    tree, said = "a" * 40, "CONFLICT (content): Merge conflict in x\n"
+    tree, message = "a" * 40, "CONFLICT (content): Merge conflict in x\n"
     assert merged(f"{tree}\0") == (tree, [], [])
     assert merged(f"{tree}\0{ODD}\0x\0") == (tree, [ODD, "x"], [])
-    told = f"{tree}\0x\0\0" + "1\0x\0Auto-merging\0x\n\0" + f"1\0x\0CONFLICT (contents)\0{said}\0"
-    assert merged(told) == (tree, ["x"], [said.strip()])
+    output = (
+        f"{tree}\0x\0\0" + "1\0x\0Auto-merging\0x\n\0" + f"1\0x\0CONFLICT (contents)\0{message}\0"
+    )
+    assert merged(output) == (tree, ["x"], [message.strip()])
     for cut in (lambda: fields("a\0b\0", 3), lambda: merged("x"), lambda: config("a")):
         with pytest.raises(GitError):
             cut()
@@ -120,8 +122,8 @@ def test_a_git_that_says_nothing_is_called_again_and_never_believed(
 
 
 def test_the_environment_bounds_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    for said, seconds in {"7": 7.0, "9000": 60.0, "0": 60.0, "-1": 60.0, "soon": 60.0}.items():
-        monkeypatch.setenv(SECONDS_VARIABLE, said)
+    for text, seconds in {"7": 7.0, "9000": 60.0, "0": 60.0, "-1": 60.0, "soon": 60.0}.items():
+        monkeypatch.setenv(SECONDS_VARIABLE, text)
         assert bound(60.0) == seconds
 
 

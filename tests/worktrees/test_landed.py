@@ -34,8 +34,8 @@ def place(world: World) -> Place:
 
 def land(world: World, branch: str = "bw/a/1", **trailers: str) -> str:
     """As the lander squashes it: the same tree, in a commit of its own."""
-    said = {"Issue": "a", "Attempt": "1", "Run": world.run_id, "Verified": "none"} | trailers
-    message = "work\n\n" + "".join(f"{key}: {value}\n" for key, value in said.items() if value)
+    values = {"Issue": "a", "Attempt": "1", "Run": world.run_id, "Verified": "none"} | trailers
+    message = "work\n\n" + "".join(f"{key}: {value}\n" for key, value in values.items() if value)
     landed = git(
         world.top, "commit-tree", f"{branch}^{{tree}}", "-p", LANDING, "-m", message.rstrip()
     )
@@ -138,16 +138,16 @@ def test_a_later_run_tidies_what_it_landed_of_an_earlier_one_and_nothing_else(
 def test_the_command_that_brings_what_landed_to_the_users_branch(
     world: World, place: Place
 ) -> None:
-    def said() -> str:
+    def command() -> str:
         return merge_command(str(world.top), "bw-landing/main")
 
-    assert said() == "", "nothing has landed"
+    assert command() == "", "nothing has landed"
     land(world)
-    assert said() == "git merge --ff-only bw-landing/main"
+    assert command() == "git merge --ff-only bw-landing/main"
     git(world.top, "switch", "--quiet", "-c", "topic")
-    assert said() == "git fetch . bw-landing/main:main"
-    git(world.top, *said().split()[1:])
-    assert said() == "" and git(world.top, "rev-parse", "main") == git(
+    assert command() == "git fetch . bw-landing/main:main"
+    git(world.top, *command().split()[1:])
+    assert command() == "" and git(world.top, "rev-parse", "main") == git(
         world.top, "rev-parse", LANDING
     )
 

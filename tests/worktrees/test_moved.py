@@ -17,7 +17,7 @@ from tests.support.repository import git
 from tests.support.worktrees import World
 
 
-def there(settings: Worktrees, top: Path) -> Worktrees:
+def moved_settings(settings: Worktrees, top: Path) -> Worktrees:
     """The same where the project is now."""
     state, common = str(top / ".beads-workers"), str(top / ".git")
     return replace(settings, checkout=str(top), common=common, state_directory=state)
@@ -40,7 +40,7 @@ def test_worktrees_of_a_project_that_was_moved_are_known_again(
     world.make("empty", worker="W2")
     (world.make("a").folder / "work").write_text("x\n")
     world.end_run()
-    settings = there(world.settings, world.top.rename(tmp_path / "renamed"))
+    settings = moved_settings(world.settings, world.top.rename(tmp_path / "renamed"))
     records = Records(Path(settings.state_directory))
     written = records.written_at(records.all()[0])
     warning = of_another_place(settings)
@@ -62,7 +62,7 @@ def test_a_copy_leaves_the_worktrees_to_the_project_that_it_was_copied_from(tmp_
     folder = world.make("a").folder
     (folder / "work").write_text("x\n")
     world.end_run()
-    copied = there(world.settings, shutil.copytree(world.top, tmp_path / "copy"))
+    copied = moved_settings(world.settings, shutil.copytree(world.top, tmp_path / "copy"))
     assert moved(Records(Path(copied.state_directory)), copied.common) == []
     cleaned(copied, dry_run=False)
     assert git(folder, "rev-parse", "--path-format=absolute", "--git-common-dir") == str(

@@ -64,7 +64,7 @@ def test_it_holds_and_not_without_its_key(
 ) -> None:
     world = World(tmp_path)
     if planted:
-        kept = [(name, said) for name, said in ALL.items() if name != key]
-        words = tuple(word for name, said in kept for word in ("-c", f"{name}={said}"))
+        kept = [(name, setting) for name, setting in ALL.items() if name != key]
+        words = tuple(word for name, setting in kept for word in ("-c", f"{name}={setting}"))
         monkeypatch.setattr(calls, "OPTIONS", words)
     assert holds(world, tmp_path) is not planted

@@ -258,7 +258,7 @@ def test_a_hook_that_fails_or_a_full_disk_leaves_nothing(world: World) -> None:
 # --- kills, and others at the same time -------------------------------------------------------
 
 
-def told(world: World) -> bytes:
+def orders(world: World) -> bytes:
     """What the program that fills the pool is told."""
     refill = {"worktrees": asdict(world.settings), "run_id": world.run_id}
     return json.dumps(refill).encode() + b"\n"
@@ -276,7 +276,7 @@ class Filling:
             env=os.environ | IDENTITY,
         )
         assert self.process.stdin is not None
-        self.process.stdin.write(told(world))
+        self.process.stdin.write(orders(world))
         self.process.stdin.flush()
         until(lambda: (world.records.folder / "pool.wake").exists())
 

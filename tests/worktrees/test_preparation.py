@@ -160,11 +160,11 @@ def test_what_cannot_be_copied_is_a_warning(
     (world.project / "late").write_text("ignored only in the checkout")
     (world.project / ".gitignore").write_text(".env\n*.local\nlate\n")
     place = world.make("a", copy=("missing", "plain", "link.local", "late"))
-    said = capsys.readouterr().out
-    assert "nothing that git ignores matches missing" in said
-    assert "nothing that git ignores matches plain" in said
-    assert "link.local left out, it leads out of the project" in said
-    assert "late left out, the .gitignore of the base does not name it" in said
+    output = capsys.readouterr().out
+    assert "nothing that git ignores matches missing" in output
+    assert "nothing that git ignores matches plain" in output
+    assert "link.local left out, it leads out of the project" in output
+    assert "late left out, the .gitignore of the base does not name it" in output
     assert sorted(p.name for p in place.folder.iterdir()) == [".git", ".gitignore"]
 
 
@@ -263,9 +263,9 @@ def program(world: World, issue_id: str, worker: str, stdout: int) -> warm.Proce
 
 
 def test_twelve_at_once_all_get_one(world: World, tmp_path: Path) -> None:
-    with (tmp_path / "said").open("w+") as said:
-        processes = [program(world, f"bw-{n}", f"W{n}", said.fileno()) for n in range(12)]
-        assert [process.wait() for process in processes] == [0] * 12, said.read()
+    with (tmp_path / "said").open("w+") as output:
+        processes = [program(world, f"bw-{n}", f"W{n}", output.fileno()) for n in range(12)]
+        assert [process.wait() for process in processes] == [0] * 12, output.read()
     assert len(world.branches()) == 12
     places = sorted((world.runs.run(world.run_id) / "issues").glob("*.place"))
     assert len({json.loads(place.read_bytes())["folder"] for place in places}) == 12

@@ -51,7 +51,7 @@ class AiderParser(Parser):
 
     _has_answer = _is_up = False
     _answer = ""
-    _said: tuple[str, ...] = ()
+    _printed_lines: tuple[str, ...] = ()
 
     def line(self, line: str) -> Iterable[Event]:
         """Return the events of a line of its output."""
@@ -63,17 +63,17 @@ class AiderParser(Parser):
         self._is_up = self._is_up or line.startswith("Aider v")
         if not self._is_up and recognise(line):
             return []  # It asked for the newest list of models: such an error does not matter.
-        self._said = (*self._said, line)[-_ANSWER_LINES_MAX:]
+        self._printed_lines = (*self._printed_lines, line)[-_ANSWER_LINES_MAX:]
         if recognise(line):
             self._has_answer = False
             return [Printed(line), of_text(line)]
         if line.startswith("Retrying in "):
-            last = next((each for each in reversed(self._said) if recognise(each)), line)
+            last = next((each for each in reversed(self._printed_lines) if recognise(each)), line)
             pattern = recognise(last)
             return [Retrying(last, pattern.kind)] if pattern else [Retrying(last)]
         return [Printed(line)]
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, fields: Fields) -> Iterable[Event]:
         """Return no events: no line is an object here."""
         return ()
 
@@ -83,7 +83,7 @@ class AiderParser(Parser):
         return [*events, FinalResult(self._answer, True)] if self._has_answer else events
 
     def _answered(self, counted: re.Match[str]) -> Iterator[Event]:
-        self._answer, self._said = "\n".join(self._said).strip(), ()
+        self._answer, self._printed_lines = "\n".join(self._printed_lines).strip(), ()
         self._has_answer = True
         sent, written, hit, received = (_tokens(each) for each in counted.groups()[:4])
         money = float(counted[5]) if counted[5] else None

@@ -24,15 +24,15 @@ _TOKENS = (
 class AmpParser(Parser):
     """Parser of its stream."""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, fields: Fields) -> Iterable[Event]:
         """Return the events of one line of the stream."""
-        match said.text("type"), said.text("subtype"):
+        match fields.text("type"), fields.text("subtype"):
             case "system", "init":
-                return self._begin(said.name("session_id"))
+                return self._begin(fields.name("session_id"))
             case "assistant", _:
-                return self._assistant(said.at("message"))
+                return self._assistant(fields.at("message"))
             case "result", subtype:
-                return self._result(said, subtype)
+                return self._result(fields, subtype)
         return ()
 
     def _begin(self, session: str) -> Iterator[Event]:
@@ -50,11 +50,11 @@ class AmpParser(Parser):
             elif part.text("type") == "tool_use":
                 yield self.activity(part.name("name"), part.at("input"))
 
-    def _result(self, said: Fields, subtype: str) -> Iterator[Event]:
-        if subtype == "success" and not said.flag("is_error"):
-            yield FinalResult(said.text("result"), True)
+    def _result(self, fields: Fields, subtype: str) -> Iterator[Event]:
+        if subtype == "success" and not fields.flag("is_error"):
+            yield FinalResult(fields.text("result"), True)
             return
-        text = said.text("error") or said.text("result") or subtype
+        text = fields.text("error") or fields.text("result") or subtype
         if subtype == "error_max_turns":
             yield RunFailure(Kind.CAPPED, "it reached its limit of turns")
         else:

@@ -105,119 +105,119 @@ class ClaudeParser(Parser):
     _rejected: events.Limit | None = None
     _refused: frozenset[str] = frozenset()
 
-    def read(self, said: Fields) -> Iterable[events.Event]:
+    def read(self, fields: Fields) -> Iterable[events.Event]:
         """Return the events of one line of the stream."""
-        match said.text("type"), said.text("subtype"):
+        match fields.text("type"), fields.text("subtype"):
             case "system", "init":
-                return self._begin(said)
+                return self._begin(fields)
             case "system", "api_retry":
-                return [self._retry(said)]
+                return [self._retry(fields)]
             case "system", "background_tasks_changed":
-                return [events.Background(sum(1 for _ in said.each("tasks")))]
+                return [events.Background(sum(1 for _ in fields.each("tasks")))]
             case "system", "permission_denied":
-                return self._denied(said)
+                return self._denied(fields)
             case "rate_limit_event", _:
-                return self._limit(said.at("rate_limit_info"))
+                return self._limit(fields.at("rate_limit_info"))
             case "assistant", _:
-                return self._assistant(said)
+                return self._assistant(fields)
             case "user", _:
-                return self._tool_results(said)
+                return self._tool_results(fields)
             case "result", subtype:
-                return self._result(said, subtype)
+                return self._result(fields, subtype)
         return ()
 
-    def _begin(self, said: Fields) -> Iterator[events.Event]:
-        self.model = _model(said.name("model")) or self.model
-        self.folder = said.name("cwd") or self.folder
-        if session := said.name("session_id"):
+    def _begin(self, fields: Fields) -> Iterator[events.Event]:
+        self.model = _model(fields.name("model")) or self.model
+        self.folder = fields.name("cwd") or self.folder
+        if session := fields.name("session_id"):
             self.usage.begin(session)
             yield events.Session(session)
 
-    def _retry(self, said: Fields) -> events.Retrying:
-        status, error = said.count("error_status"), said.name("error")
-        failed = _failed(error, status, said.text("error_message"))
+    def _retry(self, fields: Fields) -> events.Retrying:
+        status, error = fields.count("error_status"), fields.name("error")
+        failed = _failed(error, status, fields.text("error_message"))
         why = f"{error or 'error'}{f' {status}' if status else ''}"
-        return events.Retrying(f"{why}, attempt {said.count('attempt')}", failed.kind)
+        return events.Retrying(f"{why}, attempt {fields.count('attempt')}", failed.kind)
 
     def _limit(self, info: Fields) -> Iterator[events.Event]:
         limit = _limit(info)
         self._rejected = limit if limit.rejected and not limit.overage else None
         yield limit
 
-    def _denied(self, said: Fields) -> Iterator[events.Event]:
-        if (call := said.name("tool_use_id")) not in self._refused:
+    def _denied(self, fields: Fields) -> Iterator[events.Event]:
+        if (call := fields.name("tool_use_id")) not in self._refused:
             if call and len(self._refused) < events.DENIED_MAX:
                 self._refused |= {call}
-            yield events.Denied(said.name("tool_name") or "a tool")
+            yield events.Denied(fields.name("tool_name") or "a tool")
 
-    def _tool_results(self, said: Fields) -> Iterator[events.Event]:
-        for part in said.each("message", "content"):
+    def _tool_results(self, fields: Fields) -> Iterator[events.Event]:
+        for part in fields.each("message", "content"):
             if part.flag("is_error") and (match := _NO_TOOL.search(part.text("content"))):
                 yield events.Denied(match[1])
 
-    def _assistant(self, said: Fields) -> Iterator[events.Event]:
-        message = said.at("message")
+    def _assistant(self, fields: Fields) -> Iterator[events.Event]:
+        message = fields.at("message")
         texts = [part.text("text") for part in message.each("content") if part.has("text")]
-        if error := said.name("error"):
-            yield from self._assistant_error(said, error, "\n".join(texts))
+        if error := fields.name("error"):
+            yield from self._assistant_error(fields, error, "\n".join(texts))
             return
         self._error = None
         model = _model(message.name("model")) or self.model
         usage = message.at("usage").usage(_ANSWER_TOKENS, model)
         yield from self.usage.answer(message.name("id"), usage)
-        if said.text("parent_tool_use_id"):
+        if fields.text("parent_tool_use_id"):
             texts = []  # Words of a sub-agent are no answer.
         yield from (events.Words(text) for text in texts if text.strip())
         for part in message.each("content"):
             if part.text("type") == "tool_use":
                 yield self.activity(part.name("name"), part.at("input"))
 
-    def _assistant_error(self, said: Fields, error: str, text: str) -> Iterator[events.Event]:
-        failed = _failed(error, said.count("api_error_status"), text)
-        if info := said.at("api_error_params", "rate_limit_info"):
+    def _assistant_error(self, fields: Fields, error: str, text: str) -> Iterator[events.Event]:
+        failed = _failed(error, fields.count("api_error_status"), text)
+        if info := fields.at("api_error_params", "rate_limit_info"):
             self._rejected = _limit(info)
-        if said.text("api_error") == _USAGE_LIMIT or (error == "rate_limit" and self._rejected):
+        if fields.text("api_error") == _USAGE_LIMIT or (error == "rate_limit" and self._rejected):
             limit = self._rejected or events.Limit("")
             failed = events.RunFailure(events.Kind.LIMITED, text or limit.window, limit.until)
         self._error = failed
-        if not said.text("parent_tool_use_id"):
+        if not fields.text("parent_tool_use_id"):
             yield failed
 
-    def _result(self, said: Fields, subtype: str) -> Iterator[events.Event]:
+    def _result(self, fields: Fields, subtype: str) -> Iterator[events.Event]:
         usages = [
-            fields.usage(_TOTAL_TOKENS, _model(model), "costUSD")
-            for model, fields in said.items("modelUsage")
+            usage.usage(_TOTAL_TOKENS, _model(model), "costUSD")
+            for model, usage in fields.items("modelUsage")
         ]
         if usages:
             yield from self.usage.total(usages)
-        elif (money := said.money("total_cost_usd")) and said.has("usage"):
-            tokens = said.at("usage").usage(_ANSWER_TOKENS, self.model)
+        elif (money := fields.money("total_cost_usd")) and fields.has("usage"):
+            tokens = fields.at("usage").usage(_ANSWER_TOKENS, self.model)
             yield from self.usage.total([tokens.plus(events.Usage(money=money))])
-        for denied in said.each("permission_denials"):
+        for denied in fields.each("permission_denials"):
             yield from self._denied(denied)
-        text = said.text("result")
-        if (failure := self._ended_badly(said, subtype, text)) is not None:
+        text = fields.text("result")
+        if (failure := self._ended_badly(fields, subtype, text)) is not None:
             yield failure
         yield events.FinalResult(text, failure is None)
 
-    def _ended_badly(self, said: Fields, subtype: str, text: str) -> events.RunFailure | None:
-        reason = said.name("terminal_reason")
+    def _ended_badly(self, fields: Fields, subtype: str, text: str) -> events.RunFailure | None:
+        reason = fields.name("terminal_reason")
         if why := _CAPS.get(subtype) or _CAPS.get(reason):
             return events.RunFailure(events.Kind.CAPPED, why)
-        if said.flag("is_error") or subtype != "success":
-            text = text or _CUT_OFF.get(reason) or next(iter(said.strings("errors")), "")
-            status = said.count("api_error_status")
+        if fields.flag("is_error") or subtype != "success":
+            text = text or _CUT_OFF.get(reason) or next(iter(fields.strings("errors")), "")
+            status = fields.count("api_error_status")
             if self._error and (status or reason == "api_error" or text in self._error.text):
                 return self._error
             return _failed("", status, text or subtype)
         if why := _CUT_OFF.get(reason):
             return events.RunFailure(events.Kind.UNFINISHED, why)
-        stopped = said.text("stop_reason")
+        stopped = fields.text("stop_reason")
         # An answer by a schema (--json-schema) is a call of a tool, and the last one.
-        is_answer = stopped == _MID_TASK and said.has("structured_output")
+        is_answer = stopped == _MID_TASK and fields.has("structured_output")
         if not is_answer and (why := _STOPPED.get(stopped)):
             return events.RunFailure(events.Kind.UNFINISHED, why)
-        if said.number("num_turns") == 0:
+        if fields.number("num_turns") == 0:
             return events.RunFailure(events.Kind.UNFINISHED, "it ended before its first turn")
         return None
 
@@ -306,8 +306,8 @@ class Claude(adapter.Adapter):
     ) -> list[adapter.Obstacle]:
         """Return an obstacle if claude runs as root and its permissions are bypassed: it refuses
         that unless a variable says that it is in a sandbox."""
-        said = {word.rpartition("=")[2] for word in arguments}
-        if not root or environment.get("IS_SANDBOX") == "1" or not said & _BYPASSES:
+        words = {word.rpartition("=")[2] for word in arguments}
+        if not root or environment.get("IS_SANDBOX") == "1" or not words & _BYPASSES:
             return []
         text = "as root it refuses to run with its permissions bypassed"
         return [adapter.Obstacle(text, "export IS_SANDBOX=1")]

@@ -41,22 +41,22 @@ class CodexParser(Parser):
 
     _answer = ""
 
-    def read(self, said: Fields) -> Iterable[events.Event]:
+    def read(self, fields: Fields) -> Iterable[events.Event]:
         """Return the events of one line of the stream."""
-        match said.text("type"):
+        match fields.text("type"):
             case "thread.started":
-                return self._begin(said.name("thread_id"))
+                return self._begin(fields.name("thread_id"))
             case "item.started":
-                return self._started(said.at("item"))
+                return self._started(fields.at("item"))
             case "item.completed":
-                return self._completed(said.at("item"))
+                return self._completed(fields.at("item"))
             case "turn.completed":
-                return self._turn(said.at("usage"))
+                return self._turn(fields.at("usage"))
             case "turn.failed":
-                text = said.text("error", "message") or "the turn failed"
+                text = fields.text("error", "message") or "the turn failed"
                 return [of_text(text), events.FinalResult(text, False)]
             case "error":
-                return [_error(said.text("message"))]
+                return [_error(fields.text("message"))]
         return ()
 
     def usage_told(self, text: str) -> list[events.Event]:
@@ -64,13 +64,13 @@ class CodexParser(Parser):
         if _ANSWER not in text and _QUESTIONS not in text:
             return []
         try:
-            said = Fields(parse_object(text.encode("utf-8", "replace")))
+            fields = Fields(parse_object(text.encode("utf-8", "replace")))
         except ProtocolError:
             return []
-        if said.text("type") != _ANSWER:
-            asked = said.at("payload", "item").each("questions")
+        if fields.text("type") != _ANSWER:
+            asked = fields.at("payload", "item").each("questions")
             return [events.OpenQuestion(title) for each in asked if (title := each.text("title"))]
-        answer, used = said.at("payload"), said.at("payload", "usage")
+        answer, used = fields.at("payload"), fields.at("payload", "usage")
         return list(self.usage.answer(answer.name("response_id"), self._usage(used)))
 
     def _begin(self, thread: str) -> Iterator[events.Event]:
@@ -178,8 +178,8 @@ class Codex(adapter.Adapter):
         from tomllib import loads  # Only ``doctor`` asks for it.
 
         try:
-            said = loads(settings)
-            name = said["model_providers"][said["model_provider"]]["env_key"]
+            fields = loads(settings)
+            name = fields["model_providers"][fields["model_provider"]]["env_key"]
         except (ValueError, RecursionError, LookupError, TypeError):
             return ""
         return name if isinstance(name, str) else ""

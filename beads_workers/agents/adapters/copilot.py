@@ -37,11 +37,11 @@ class CopilotParser(Parser):
     _failed: events.RunFailure | None = None
     _answer = ""
 
-    def read(self, said: Fields) -> Iterable[events.Event]:
+    def read(self, fields: Fields) -> Iterable[events.Event]:
         """Return the events of one line of the stream; its content is in ``data``, for the result
         beside it."""
-        data = said.at("data") or said
-        match said.text("type"):
+        data = fields.at("data") or fields
+        match fields.text("type"):
             case "session.start" | "session.resume":
                 return [events.Session(session)] if (session := data.name("sessionId")) else []
             case "assistant.message":
@@ -86,10 +86,10 @@ class CopilotParser(Parser):
     def usage_told(self, text: str) -> list[events.Event]:
         """Return the tokens by model; none if the text is no such file."""
         try:
-            said = Fields(parse_object(text.strip().encode("utf-8", "replace")))
+            report = Fields(parse_object(text.strip().encode("utf-8", "replace")))
         except ProtocolError:
             return []
-        models = said.items("modelMetrics")
+        models = report.items("modelMetrics")
         totals = [fields.at("usage").usage(_TOKENS, model) for model, fields in models]
         return list(self.usage.total(totals))
 

@@ -16,22 +16,22 @@ from beads_workers.agents.lines import Fields, Parser
 class CursorParser(Parser):
     """Parser of its stream."""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, fields: Fields) -> Iterable[Event]:
         """Return the events of one line of the stream."""
-        match said.text("type"), said.text("subtype"):
+        match fields.text("type"), fields.text("subtype"):
             case "system", "init":
-                return [Session(session)] if (session := said.name("session_id")) else []
+                return [Session(session)] if (session := fields.name("session_id")) else []
             case "assistant", _:
-                texts = (part.text("text") for part in said.each("message", "content"))
+                texts = (part.text("text") for part in fields.each("message", "content"))
                 return [Words(text) for text in texts if text.strip()]
             case "tool_call", "started":
-                return self._calls(said)
+                return self._calls(fields)
             case "result", _:
-                return [FinalResult(said.text("result"), not said.flag("is_error"))]
+                return [FinalResult(fields.text("result"), not fields.flag("is_error"))]
         return ()
 
-    def _calls(self, said: Fields) -> Iterator[Event]:
-        for name, call in said.items("tool_call"):
+    def _calls(self, fields: Fields) -> Iterator[Event]:
+        for name, call in fields.items("tool_call"):
             yield self.activity(name.removesuffix("ToolCall"), call.at("args"))
 
 

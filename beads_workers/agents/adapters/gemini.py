@@ -38,36 +38,36 @@ class GeminiParser(Parser):
     _answer = ""
     _trouble = ""
 
-    def read(self, said: Fields) -> Iterable[events.Event]:
+    def read(self, fields: Fields) -> Iterable[events.Event]:
         """Return the events of one line of the stream."""
-        match said.text("type"):
+        match fields.text("type"):
             case "init":
-                self.model = said.name("model") or self.model
-                return [events.Session(session)] if (session := said.name("session_id")) else []
-            case "message" if said.text("role") == "assistant":
-                return self._message(said)
+                self.model = fields.name("model") or self.model
+                return [events.Session(session)] if (session := fields.name("session_id")) else []
+            case "message" if fields.text("role") == "assistant":
+                return self._message(fields)
             case "tool_use":
-                return [self.activity(said.name("tool_name"), said.at("parameters"))]
+                return [self.activity(fields.name("tool_name"), fields.at("parameters"))]
             case "error":
-                return self._error(said.text("message"))
+                return self._error(fields.text("message"))
             case "result":
-                return self._result(said)
+                return self._result(fields)
         return ()
 
-    def _message(self, said: Fields) -> Iterator[events.Event]:
-        text = said.text("content")
-        self._answer = (self._answer + text if said.flag("delta") else text)[-_ANSWER_CHARS_MAX:]
+    def _message(self, fields: Fields) -> Iterator[events.Event]:
+        text = fields.text("content")
+        self._answer = (self._answer + text if fields.flag("delta") else text)[-_ANSWER_CHARS_MAX:]
         if text.strip():
             yield events.Words(self._answer)
 
-    def _result(self, said: Fields) -> Iterator[events.Event]:
-        stats = said.at("stats")
+    def _result(self, result: Fields) -> Iterator[events.Event]:
+        stats = result.at("stats")
         models = [_usage(fields, model) for model, fields in stats.items("models")]
         yield from models or [_usage(stats, self.model)]
-        if said.text("status") == "success":
+        if result.text("status") == "success":
             yield events.FinalResult(self._answer, True)
             return
-        if text := said.text("error", "message"):
+        if text := result.text("error", "message"):
             yield from self._error(text)
         yield events.FinalResult(self._trouble or "it ended with an error", False)
 

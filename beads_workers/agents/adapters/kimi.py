@@ -26,31 +26,31 @@ class KimiParser(Parser):
 
     _answer = ""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, fields: Fields) -> Iterable[Event]:
         """Return the events of one line of the stream."""
-        match said.text("role"), said.text("type"):
+        match fields.text("role"), fields.text("type"):
             case "assistant", _:
-                return self._assistant(said)
+                return self._assistant(fields)
             case "meta", "turn.step.retrying":
-                text = said.text("error_message") or said.name("error_name")
-                return [Retrying(text, of_status(said.count("status_code"), text).kind)]
+                text = fields.text("error_message") or fields.name("error_name")
+                return [Retrying(text, of_status(fields.count("status_code"), text).kind)]
             case "meta", "session.resume_hint":
-                return [Session(said.name("session_id")), FinalResult(self._answer, True)]
+                return [Session(fields.name("session_id")), FinalResult(self._answer, True)]
         return ()
 
-    def _assistant(self, said: Fields) -> Iterator[Event]:
-        if (text := said.text("content")).strip():
+    def _assistant(self, fields: Fields) -> Iterator[Event]:
+        if (text := fields.text("content")).strip():
             self._answer = text
             yield Words(text)
-        for call in said.each("tool_calls"):
-            name, given = call.name("function", "name"), _given(call)
-            yield self.activity(name, given)
+        for call in fields.each("tool_calls"):
+            name, arguments = call.name("function", "name"), _arguments(call)
+            yield self.activity(name, arguments)
             if name == _ASKS:
-                asked = (each.text("question") for each in given.each("questions"))
+                asked = (each.text("question") for each in arguments.each("questions"))
                 yield from (OpenQuestion(each) for each in asked if each)
 
 
-def _given(call: Fields) -> Fields:
+def _arguments(call: Fields) -> Fields:
     try:
         return Fields(parse_object(call.text("function", "arguments").encode("utf-8", "replace")))
     except ProtocolError:

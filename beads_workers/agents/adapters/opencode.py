@@ -26,11 +26,11 @@ class OpenCodeParser(Parser):
     _session = ""
     _answer = ""
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, fields: Fields) -> Iterable[Event]:
         """Return the events of one line of the stream."""
-        part = said.at("part")
-        events = list(self._begin(said.name("sessionID")))
-        match said.text("type"):
+        part = fields.at("part")
+        events = list(self._begin(fields.name("sessionID")))
+        match fields.text("type"):
             case "text" if text := part.text("text").strip():
                 self._answer = text
                 events.append(Words(text))
@@ -39,8 +39,8 @@ class OpenCodeParser(Parser):
             case "step_finish":
                 events += self._step(part)
             case "error":
-                data = said.at("error", "data")
-                text = data.text("message") or said.text("error", "name")
+                data = fields.at("error", "data")
+                text = data.text("message") or fields.text("error", "name")
                 events += [of_status(data.count("statusCode"), text), FinalResult(text, False)]
         return events
 

@@ -36,25 +36,25 @@ class PiParser(Parser):
     _answer = ""
     _stopped = ""
 
-    def read(self, said: Fields) -> Iterable[events.Event]:
+    def read(self, fields: Fields) -> Iterable[events.Event]:
         """Return the events of one line of the stream."""
-        match said.text("type"):
+        match fields.text("type"):
             case "session":
-                return self._begin(said)
-            case "message_end" if said.text("message", "role") == "assistant":
-                return self._message(said.at("message"))
+                return self._begin(fields)
+            case "message_end" if fields.text("message", "role") == "assistant":
+                return self._message(fields.at("message"))
             case "tool_execution_start":
-                return [self.activity(said.name("toolName"), said.at("args"))]
+                return [self.activity(fields.name("toolName"), fields.at("args"))]
             case "auto_retry_start":
-                failure = _failed(said.text("errorMessage"))
+                failure = _failed(fields.text("errorMessage"))
                 return [events.Retrying(failure.text, failure.kind)]
             case "agent_end":
                 return self._end()
         return ()
 
-    def _begin(self, said: Fields) -> Iterator[events.Event]:
-        self.folder = said.name("cwd") or self.folder
-        if session := said.name("id"):
+    def _begin(self, fields: Fields) -> Iterator[events.Event]:
+        self.folder = fields.name("cwd") or self.folder
+        if session := fields.name("id"):
             self.usage.begin(session)
             yield events.Session(session)
 

@@ -27,7 +27,7 @@ class PlainParser(Parser):
         """Return the event of a line of its output."""
         return [Printed(line.rstrip()[:PRINTED_CHARS_MAX])]
 
-    def read(self, said: Fields) -> Iterable[Event]:
+    def read(self, fields: Fields) -> Iterable[Event]:
         """Return no events: no line is an object here."""
         return ()
 

@@ -37,31 +37,31 @@ _WAITS = events.Doing("waiting", "for its model")
 class QwenParser(Parser):
     """Parser of its stream."""
 
-    def read(self, said: Fields) -> Iterable[events.Event]:
+    def read(self, fields: Fields) -> Iterable[events.Event]:
         """Return the events of one line of the stream."""
-        match said.text("type"), said.text("subtype"):
+        match fields.text("type"), fields.text("subtype"):
             case "system", "init":
-                return self._begin(said)
+                return self._begin(fields)
             case "assistant", _:
-                return self._assistant(said)
+                return self._assistant(fields)
             case "user", _:
                 return [_WAITS]
             case "result", subtype:
-                return self._result(said, subtype)
+                return self._result(fields, subtype)
         return ()
 
-    def _begin(self, said: Fields) -> Iterator[events.Event]:
-        self.model = said.name("model") or self.model
-        self.folder = said.name("cwd") or self.folder
-        if session := said.name("session_id"):
+    def _begin(self, fields: Fields) -> Iterator[events.Event]:
+        self.model = fields.name("model") or self.model
+        self.folder = fields.name("cwd") or self.folder
+        if session := fields.name("session_id"):
             self.usage.begin(session)
             yield events.Session(session)
         yield _WAITS
 
-    def _assistant(self, said: Fields) -> Iterator[events.Event]:
-        message = said.at("message")
+    def _assistant(self, fields: Fields) -> Iterator[events.Event]:
+        message = fields.at("message")
         yield from self.usage.answer(message.name("id"), _usage(message, self.model))
-        is_own = not said.text("parent_tool_use_id")
+        is_own = not fields.text("parent_tool_use_id")
         for part in message.each("content"):
             text = part.text("text")
             if is_own and text.strip() and not _API_ERROR.match(text):
@@ -69,11 +69,11 @@ class QwenParser(Parser):
             elif part.text("type") == "tool_use":
                 yield self.activity(part.name("name"), part.at("input"))
 
-    def _result(self, said: Fields, subtype: str) -> Iterator[events.Event]:
-        if subtype == "success" and not said.flag("is_error"):
-            yield events.FinalResult(said.text("result"), True)
+    def _result(self, fields: Fields, subtype: str) -> Iterator[events.Event]:
+        if subtype == "success" and not fields.flag("is_error"):
+            yield events.FinalResult(fields.text("result"), True)
             return
-        text = said.text("error", "message") or said.text("result") or subtype
+        text = fields.text("error", "message") or fields.text("result") or subtype
         yield of_quoted(_API_ERROR.search(text), text)
         yield events.FinalResult(text, False)
 

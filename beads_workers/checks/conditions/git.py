@@ -9,7 +9,7 @@ from beads_workers.checks.plan import FleetPlan
 def _git(plan: FleetPlan) -> Found:
     from beads_workers.checks import repository  # Only doctor needs it.
 
-    return repository.git(plan.folder, agent=bool(plan.agents), apart=plan.wants_worktrees)
+    return repository.git(plan.folder, agent=bool(plan.agents), in_worktrees=plan.wants_worktrees)
 
 
 CONDITIONS = (

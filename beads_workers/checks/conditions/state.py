@@ -12,8 +12,8 @@ from beads_workers.runtime.run_directory import tracker_folder
 
 
 def _leftovers(plan: FleetPlan) -> Found:
-    said = plan.resolved.origin["state_dir"] == "command line"
-    typed = f" --state-dir {shlex.quote(str(plan.state))}" if said else ""
+    is_typed = plan.resolved.origin["state_dir"] == "command line"
+    typed = f" --state-dir {shlex.quote(str(plan.state))}" if is_typed else ""
     return leftovers.leftovers(plan.state, typed)
 
 

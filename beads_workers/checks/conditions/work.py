@@ -33,8 +33,8 @@ def _command(plan: FleetPlan) -> Found:
 
 
 def _in_file(check: Check, file: str) -> Check:
-    said = check.status is Grade.OK
-    return check if said else replace(check, text=f"command in {file}: {check.text}")
+    is_ok = check.status is Grade.OK
+    return check if is_ok else replace(check, text=f"command in {file}: {check.text}")
 
 
 def _executors(plan: FleetPlan) -> list[Check]:
@@ -93,14 +93,14 @@ def _notify(plan: FleetPlan) -> Found:
 def _budget(plan: FleetPlan) -> Found:
     if isinstance(plan.chosen, Check) or plan.agents:
         return None
-    said = next((key for key in ("budget", "issue_budget") if value_of(plan.options, key)), None)
-    if said is None:
+    key = next((key for key in ("budget", "issue_budget") if value_of(plan.options, key)), None)
+    if key is None:
         return None
-    origin = plan.resolved.origin[said]
+    origin = plan.resolved.origin[key]
     text = "has no effect without an agent: a command does not tell what it costs"
     if origin != "command line":
-        return warn("budget", f"{said} in {origin} {text}")
-    flag = f"--{said.replace('_', '-')}"
+        return warn("budget", f"{key} in {origin} {text}")
+    flag = f"--{key.replace('_', '-')}"
     return misused("budget", f"{flag} {text}", f"leave it out, or say --agent; {ENDS}")
 
 

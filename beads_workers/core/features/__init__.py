@@ -38,7 +38,7 @@ class Feature:
         self._effects, self._registry = parts.effects, parts.registry
         self._tasks, self._timers = parts.tasks, parts.effects.timers
 
-    def heard(self, connection: Connection, message: Any) -> None:
+    def handle(self, connection: Connection, message: Any) -> None:
         """Handle one of ``messages``."""
 
     def asked(self, event: Any) -> None:

@@ -12,7 +12,7 @@ class Choosing(Feature):
 
     messages = (Priority,)
 
-    def heard(self, connection: Connection, message: Priority) -> None:
+    def handle(self, connection: Connection, message: Priority) -> None:
         """Note which tasks a worker accepts from now on."""
         if connection.ready and not connection.abilities.priority:
             self._sender.note_stray(connection, "said PRIORITY, which it has not announced")

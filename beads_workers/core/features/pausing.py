@@ -38,7 +38,7 @@ class PausingWorkers(Feature):
         self._paused_ids: set[str] = set()
         """Ids of workers that a person has paused; a new process under such an id is paused too."""
 
-    def heard(self, connection: Connection, message: Pause | Resume) -> None:
+    def handle(self, connection: Connection, message: Pause | Resume) -> None:
         """Pause or resume a worker that asks for it."""
         if self.stray(connection, message):
             return

@@ -55,7 +55,7 @@ class Telling(Feature):
             if connection.abilities.status and connection.worker_id:
                 self._sender.say(connection, StatusAsked())
 
-    def heard(self, connection: Connection, message: Aside | Status) -> None:
+    def handle(self, connection: Connection, message: Aside | Status) -> None:
         """Take in a report of a worker on its task or itself."""
         if isinstance(message, Aside):
             self._heard_of_task(connection, message)
@@ -90,6 +90,6 @@ class Telling(Feature):
             elif message.issue_id == connection.issue_id:
                 self._effects.write(AsideHeard(connection.worker_id, message))
                 if isinstance(message, Progress):
-                    self._parts.agents.heard(message.issue_id, message)
+                    self._parts.agents.add_progress(message.issue_id, message)
         if (due := asides.deadline()) is not None:
             self._timers.set(AsideDue(conn_id), due)

@@ -118,7 +118,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         parked=issue_id in parts.agents.waiting(),
         behind=parts.landings.behind(issue),
         gate_seconds=parts.landings.gate_seconds(issue),
-        untold=parts.landings.untold(issue),
+        no_verdict=parts.landings.no_verdict(issue),
     )
 
 

@@ -20,14 +20,14 @@ def _open(opening: Opening) -> Source:
 
     settings = opening.settings
     # The settings may hold a password: a process that only looks does not get them.
-    said = settings.source_private
+    private = settings.source_private
     return DispatcherdSource(
         TaskQueue(),
         Path(settings.state_directory) / SPOOL_FILE,
         actor=opening.actor,
-        place=from_plain(Brokers, said).describe() if said else "its brokers",
+        place=from_plain(Brokers, private).describe() if private else "its brokers",
         calls_functions=settings.work.command is None,
-        again=settings.policy.hand_back_after > 1,
+        retries_interrupted=settings.policy.hand_back_after > 1,
     )
 
 

@@ -100,7 +100,7 @@ class BrokerClient:
         self.number = number
         self.since = now
         self.asked = False
-        self.over = False
+        self.ended = False
         self.outbox = bytearray()
         self.held = 0
         self._reader = LineReader()
@@ -108,7 +108,7 @@ class BrokerClient:
     def read(self) -> list[Framed] | None:
         """Return the complete lines; None if nothing has arrived.
 
-        ``over``: the stream has ended.
+        ``ended``: the stream has ended.
         """
         try:
             data = self.socket.recv(RECEIVE_BYTES)
@@ -117,7 +117,7 @@ class BrokerClient:
         except OSError:
             data = b""
         if not data:
-            self.over = True
+            self.ended = True
             # The last line may lack its newline; a truncated line is no JSON.
             rest = self._reader.feed(b"\n") if self.held else []
             self.held = 0
@@ -135,7 +135,7 @@ class BrokerClient:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            self.over = True
+            self.ended = True
 
 
 class UnixBroker:
@@ -186,7 +186,7 @@ class UnixBroker:
         """Stop reading, or go on."""
         self._paused = paused
         for visitor in list(self._visitors.values()):
-            self._hear(visitor)
+            self._read_lines(visitor)
             self._tidy(visitor)
         self._settle_acceptor()
 
@@ -197,7 +197,7 @@ class UnixBroker:
         self._paused = False
         self._acceptor.let_all_in()
         for visitor in list(self._visitors.values()):
-            self._hear(visitor, LAST_READS)
+            self._read_lines(visitor, LAST_READS)
         self._acceptor.close()
         self._acceptor = None
 
@@ -215,8 +215,8 @@ class UnixBroker:
             visitor = BrokerClient(sock, now, self._count)
             self._count += 1
             # Most clients have sent their message and left by now: they need no selector.
-            self._hear(visitor)
-            if visitor.over:
+            self._read_lines(visitor)
+            if visitor.ended:
                 sock.close()
                 continue
             self._visitors[sock] = visitor
@@ -225,10 +225,10 @@ class UnixBroker:
             self._tidy(visitor)
         self._settle_acceptor()
 
-    def _hear(self, visitor: BrokerClient, most: int = READS_AT_ONCE) -> None:
+    def _read_lines(self, visitor: BrokerClient, most: int = READS_AT_ONCE) -> None:
         """Read what is there, but only ``most`` times: a client may send without end."""
         for _ in range(most):
-            if visitor.over or self._paused:
+            if visitor.ended or self._paused:
                 return
             before = visitor.held
             lines = visitor.read()
@@ -240,7 +240,7 @@ class UnixBroker:
             if self._unread > UNREAD_BYTES_MAX:
                 self._receiver.refuse("dispatcherd: too many unfinished messages, one is dropped")
                 self._unread -= visitor.held
-                visitor.held, visitor.over = 0, True
+                visitor.held, visitor.ended = 0, True
 
     def _line(self, visitor: BrokerClient, line: Framed) -> None:
         if not isinstance(line, Line):
@@ -261,7 +261,7 @@ class UnixBroker:
             visitor.outbox += chunk.encode() + b"\n"
         visitor.send()
         if len(visitor.outbox) > limits.OUTBOX_BYTES_MAX:
-            visitor.over = True  # The client does not read.
+            visitor.ended = True  # The client does not read.
         if visitor.socket in self._visitors:
             self._tidy(visitor)
 
@@ -269,14 +269,14 @@ class UnixBroker:
         if mask & selectors.EVENT_WRITE:
             visitor.send()
         if mask & selectors.EVENT_READ:
-            self._hear(visitor)
+            self._read_lines(visitor)
         self._tidy(visitor)
         self._settle_acceptor()
 
     def _tidy(self, visitor: BrokerClient) -> None:
         """Watch a connection for its next event, or close it if it is over."""
         sock = visitor.socket
-        if visitor.over or sock not in self._visitors:
+        if visitor.ended or sock not in self._visitors:
             self._drop(visitor)
             return
         wanted = 0 if self._paused else selectors.EVENT_READ

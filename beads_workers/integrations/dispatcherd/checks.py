@@ -108,14 +108,14 @@ def postgres(settings: Postgres, fix: str) -> list[Check]:
     except psycopg.Error as error:
         return [fail(NAME, printable(f"{name}: {' '.join(str(error).split())}", 400), fix)]
     try:
-        return [_heard(connection, name, fix)]
+        return [_echo(connection, name, fix)]
     except psycopg.Error as error:
         return [fail(NAME, printable(f"{name}: {' '.join(str(error).split())}", 400), fix)]
     finally:
         connection.close()
 
 
-def _heard(connection: Connection, name: str, fix: str) -> Check:
+def _echo(connection: Connection, name: str, fix: str) -> Check:
     """Check that a notification comes back, on a channel that only this check uses."""
     from psycopg import sql
 
@@ -157,18 +157,18 @@ def look_at_brokers(looked: Looked) -> list[Check]:
         if error.hint == EXTRA:
             return [fail(NAME, error.message, EXTRA)]
         return [fail(NAME, sentence(error), fix)]
-    said = printable(f"ignored: {', '.join(unused)}: {IGNORED}")
-    return [*brokers(found, looked.state, fix), *([warn("config", said, fix)] if unused else [])]
+    text = printable(f"ignored: {', '.join(unused)}: {IGNORED}")
+    return [*brokers(found, looked.state, fix), *([warn("config", text, fix)] if unused else [])]
 
 
 def workers_of(resolved: Resolved) -> int:
     """Return the number of workers; the configuration's if no option sets it."""
     from beads_workers.integrations.dispatcherd.fleet_settings import find_brokers
 
-    said = resolved.options.workers or 0
+    workers = resolved.options.workers or 0
     if resolved.origin["workers"] != "default":
-        return said
+        return workers
     try:
-        return find_brokers(str(resolved.options.source))[1] or said
+        return find_brokers(str(resolved.options.source))[1] or workers
     except CommandError:
-        return said  # ``look_at_brokers`` reports the error.
+        return workers  # ``look_at_brokers`` reports the error.

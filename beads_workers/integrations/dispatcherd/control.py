@@ -360,7 +360,7 @@ class DispatcherControl:
 
     # --- as lines of a socket -----------------------------------------------------------------
 
-    def whole(self, line: bytes) -> Mapping[str, Any] | None:
+    def complete(self, line: bytes) -> Mapping[str, Any] | None:
         """Return the message that a line holds or completes; None if chunks of it are missing.
 
         Raises ``ProtocolError`` for anything that is no message.
@@ -374,7 +374,7 @@ class DispatcherControl:
                 self._warn(f"the control socket: {trouble}")
         return message
 
-    def heard(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
+    def handle(self, fields: Mapping[str, Any], send: Callable[[bytes], None]) -> None:
         """Handle a message of dispatcherd; raise ``ProtocolError`` if it is invalid.
 
         The reply, if one is wanted, is sent as lines.

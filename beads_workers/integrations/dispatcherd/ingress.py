@@ -73,7 +73,7 @@ class DispatcherdIngress:
         self._disk_full = False
         self._warned = 0
         self._warned_at = 0.0
-        self._refused = self._untold = 0
+        self._refused = self._unreported = 0
 
     @property
     def queue(self) -> TaskQueue:
@@ -113,13 +113,13 @@ class DispatcherdIngress:
             return
         if self._warned == WARNINGS_MAX:
             text = "dispatcherd: more of this is not shown for a minute"
-        untold, self._untold = self._untold, 0
-        self._tell(Warned(text, refused=untold))
+        unreported, self._unreported = self._unreported, 0
+        self._tell(Warned(text, refused=unreported))
 
     def refuse(self, text: str) -> None:
         """See ``brokers.Receiver``."""
         self._refused += 1
-        self._untold += 1
+        self._unreported += 1
         self.warn(text)
 
     def _message(self, payload: bytes) -> wire.TaskCall | wire.ControlRequest | None:
@@ -183,7 +183,7 @@ class DispatcherdIngress:
             due.append(at)
         if self.chunks.active_messages:
             due.append(self._expire_at)
-        if self._untold:
+        if self._unreported:
             due.append(self._warned_at + WARNINGS_SECONDS)
         if self._disk_full:
             due.append(self._write_at)
@@ -198,8 +198,8 @@ class DispatcherdIngress:
         if self.chunks.active_messages and now >= self._expire_at:
             self._expire_at = now + EXPIRE_SECONDS
             self.chunks.expire_partial_messages(now)
-        if self._untold and now >= self._warned_at + WARNINGS_SECONDS:
-            self.warn(f"dispatcherd: {self._untold} more messages were refused")
+        if self._unreported and now >= self._warned_at + WARNINGS_SECONDS:
+            self.warn(f"dispatcherd: {self._unreported} more messages were refused")
         self._tell_news()
 
     def open(self) -> None:
@@ -256,7 +256,7 @@ class DispatcherdIngress:
 
     def _put_on_file(self, entries: list[QueuedTask]) -> bool:
         """Append new and finished tasks to the spool; return False if the disk has no room."""
-        spool, over = self._spool, self.queue.over
+        spool, over = self._spool, self.queue.finished
         if not (entries or over):
             return True
         now = time.monotonic()

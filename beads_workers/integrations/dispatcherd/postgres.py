@@ -94,8 +94,8 @@ def connect(settings: Postgres, seconds: float = CONNECT_SECONDS) -> Connection:
     import psycopg
     from psycopg import sql
 
-    said = f"{settings.config.get('conninfo', '')} {' '.join(settings.config)}"
-    timeout = {} if "connect_timeout" in said else {"connect_timeout": int(seconds)}
+    conninfo = f"{settings.config.get('conninfo', '')} {' '.join(settings.config)}"
+    timeout = {} if "connect_timeout" in conninfo else {"connect_timeout": int(seconds)}
     connection = psycopg.connect(**{**timeout, **settings.config, "autocommit": True})
     with contextlib.ExitStack() as closing:
         closing.callback(connection.close)
@@ -156,7 +156,7 @@ class PostgresBroker:
         self._fd = -1
         self._mask = 0
         self._paused = False
-        self._over = False
+        self._stopped_accepting = False
         self._unsent: deque[Statement] = deque()
         self._asked_at: float | None = None
         self._claim_delegated = False
@@ -180,7 +180,7 @@ class PostgresBroker:
 
     def tick(self, now: float) -> None:
         """Connect again, or probe the connection."""
-        if self._over or now < self.deadline():
+        if self._stopped_accepting or now < self.deadline():
             return
         if self._connection is None:
             self._connect()
@@ -214,9 +214,9 @@ class PostgresBroker:
 
     def stop_accepting(self) -> None:
         """Deliver everything that has arrived, and listen no more."""
-        if self._over:
+        if self._stopped_accepting:
             return
-        self._over = True
+        self._stopped_accepting = True
         self._paused = False
         if self._connection is not None:
             self._take_in()
@@ -244,7 +244,7 @@ class PostgresBroker:
     def _connected(self, made: Connection | str) -> None:
         if isinstance(made, str):
             self._failed(made)
-        elif self._over:
+        elif self._stopped_accepting:
             made.close()
         else:
             self._begin(made)
@@ -270,7 +270,7 @@ class PostgresBroker:
         delay = min(AGAIN_SECONDS * 2.0 ** min(self._failures, 10), AGAIN_SECONDS_MAX)
         self._failures += 1
         self._connect_at = time.monotonic() + delay
-        if self._over or self._degraded:
+        if self._stopped_accepting or self._degraded:
             return
         self._degraded = True
         text = f"{self._name}: no connection, tasks sent meanwhile are lost: {why[:300]}"

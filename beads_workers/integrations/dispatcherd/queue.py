@@ -145,8 +145,8 @@ class Duplicates:
 # --- queue ---------------------------------------------------------------------------------------
 # The tasks of a fleet from their arrival to their end: no I/O; the time is an argument.
 #
-# A task is entered once it is in the spool; ``over`` has the numbers of finished tasks, which are
-# to be written there, too. Source: docs/DISPATCHERD.md. Times are monotonic seconds, except
+# A task is entered once it is in the spool; ``finished`` has the numbers of tasks that ended, which
+# are to be written there, too. Source: docs/DISPATCHERD.md. Times are monotonic seconds, except
 # ``QueuedTask.received_at``.
 
 
@@ -163,7 +163,7 @@ class TaskQueue:
         self._bytes_max = bytes_max
         self._entries: dict[IssueId, QueuedTask] = {}
         self._queued: dict[IssueId, QueuedTask] = {}
-        self._again: dict[IssueId, QueuedTask] = {}
+        self._requeued: dict[IssueId, QueuedTask] = {}
         """Tasks that were taken and requeued: they go before all others."""
         self._taken: dict[IssueId, QueuedTask] = {}
         self._delayed: list[tuple[float, int, QueuedTask]] = []
@@ -177,7 +177,7 @@ class TaskQueue:
         self.received_count = 0
         """Number of tasks that arrived in this run."""
         self.discarded_count = 0
-        self.over: list[int] = []
+        self.finished: list[int] = []
         """Numbers of tasks that finished since the list was last cleared."""
         self.has_news = False
         """Whether tasks can be taken that could not before; the one who reports it clears the
@@ -248,14 +248,16 @@ class TaskQueue:
         """Return the next tasks to work on, oldest first; call ``ended`` or ``put_back`` for
         each."""
         taken: list[QueuedTask] = []
-        for waiting in (self._again, self._queued):
+        for waiting in (self._requeued, self._queued):
             for entry in waiting.values():
                 if len(taken) >= limit:
                     break
                 if entry.issue_id not in skip:
                     taken.append(entry)
         for entry in taken:
-            (self._again if entry.issue_id in self._again else self._queued).pop(entry.issue_id)
+            (self._requeued if entry.issue_id in self._requeued else self._queued).pop(
+                entry.issue_id
+            )
             entry.place = TaskPosition.TAKEN
             self._taken[entry.issue_id] = entry
         return taken
@@ -265,7 +267,7 @@ class TaskQueue:
         entry = self._taken.pop(issue_id, None)
         if entry is not None:
             entry.place = TaskPosition.QUEUED
-            self._again[issue_id] = entry
+            self._requeued[issue_id] = entry
             self.has_news = True
 
     def ended(self, issue_id: IssueId) -> None:
@@ -295,7 +297,7 @@ class TaskQueue:
     @property
     def waiting_count(self) -> int:
         """Number of tasks that could be taken."""
-        return len(self._queued) + len(self._again)
+        return len(self._queued) + len(self._requeued)
 
     @property
     def later_count(self) -> int:
@@ -314,7 +316,7 @@ class TaskQueue:
         """Yield all tasks that the scheduler does not have: blocked, queued and delayed, in this
         order."""
         yield from self._duplicates.blocked()
-        yield from self._again.values()
+        yield from self._requeued.values()
         yield from self._queued.values()
         yield from (e for _, _, e in sorted(self._delayed) if e.place is TaskPosition.DELAYED)
 
@@ -336,7 +338,7 @@ class TaskQueue:
                 self._end(entry, active=False)
 
     def _active(self) -> Iterator[QueuedTask]:
-        for each in (self._again, self._queued, self._taken):
+        for each in (self._requeued, self._queued, self._taken):
             yield from each.values()
 
     def _queue(self, entry: QueuedTask) -> None:
@@ -353,14 +355,14 @@ class TaskQueue:
                 self._duplicates.unblock(entry)
             case TaskPosition.QUEUED:
                 self._queued.pop(entry.issue_id, None)
-                self._again.pop(entry.issue_id, None)
+                self._requeued.pop(entry.issue_id, None)
         self._end(entry, active=entry.place is TaskPosition.QUEUED)
 
     def _end(self, entry: QueuedTask, *, active: bool) -> None:
         entry.place = TaskPosition.OVER
         del self._entries[entry.issue_id]
         self._bytes -= entry.size + _ENTRY_BYTES
-        self.over.append(entry.number)
+        self.finished.append(entry.number)
         if active and (following := self._duplicates.ended(entry)) is not None:
             self._blocked_count -= 1
             self._queue(following)

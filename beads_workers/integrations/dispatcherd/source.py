@@ -72,8 +72,9 @@ class DispatcherdSource:
     """See ``Source``. It belongs to the thread of the loop.
 
     Only ``recover`` and ``sync`` are called from another thread, and touch nothing that the loop
-    uses. Before ``open`` the source only looks: a fleet may be using the file. ``again``: tasks
-    that a crashed run had begun are run once more; otherwise they are over.
+    uses. Before ``open`` the source only looks: a fleet may be using the file.
+    ``retries_interrupted``: tasks that a crashed run had begun are run once more; otherwise they
+    are over.
     """
 
     name = "dispatcherd"
@@ -87,7 +88,7 @@ class DispatcherdSource:
         actor: str,
         place: str,
         calls_functions: bool,
-        again: bool = False,
+        retries_interrupted: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -102,12 +103,12 @@ class DispatcherdSource:
         """Messages for people, a line each; cleared by the one who shows them."""
         self._place = place
         self._calls_functions = calls_functions
-        self._again = again
+        self._retries_interrupted = retries_interrupted
         self._clock = clock
         self._wall_clock = wall_clock
         self._counted = 0
         self._counted_at = float("-inf")
-        self._over: set[IssueId] = set()
+        self._ended: set[IssueId] = set()
         self._lost: set[IssueId] = set()
         self._adopted = False
         self._left = look_at(path)
@@ -164,7 +165,7 @@ class DispatcherdSource:
         for issue_id in dead.begun:
             if issue_id not in self._known:
                 continue
-            if self._again:
+            if self._retries_interrupted:
                 settled.append(
                     source.Settled(
                         source.Settlement(source.Action.RELEASE, issue_id), source.Result.APPLIED
@@ -194,9 +195,9 @@ class DispatcherdSource:
 
         Raises ``OSError``: then they are still to be written.
         """
-        if self.queue.over and self.spool is not None:
-            self.spool.append((), self.queue.over)
-            self.queue.over.clear()
+        if self.queue.finished and self.spool is not None:
+            self.spool.append((), self.queue.finished)
+            self.queue.finished.clear()
 
     def sync(self) -> None:
         """Flush the spool to disk."""
@@ -209,7 +210,7 @@ class DispatcherdSource:
     # --- inside -------------------------------------------------------------------------------
 
     def _closed(self, issue_id: IssueId, note: str = "") -> source.Settled:
-        self._over.add(issue_id)
+        self._ended.add(issue_id)
         return source.Settled(
             source.Settlement(source.Action.CLOSE, issue_id, note), source.Result.APPLIED, note
         )
@@ -217,7 +218,7 @@ class DispatcherdSource:
     def _adopt(self) -> None:
         """End the tasks of an earlier run that recovery found to be over, and adopt the others."""
         self._adopted = True
-        for issue_id in self._over & self._known:
+        for issue_id in self._ended & self._known:
             self.queue.ended(issue_id)
         for issue_id in self._lost & self._known:
             self.troubles.append(f"{issue_id}: {INTERRUPTED}")
@@ -245,7 +246,7 @@ class DispatcherdSource:
         if outcome is None:
             return False
         interrupted = self.is_ending and outcome.kind is OutcomeKind.CANCELLED
-        return not (interrupted and self._again)
+        return not (interrupted and self._retries_interrupted)
 
     def _count(self) -> int:
         # Exact if it decides anything; otherwise updated rarely, because each change is a record.

@@ -121,16 +121,16 @@ class Spool:
             os.link(path, _free_name(path))
         self._rewrite(left.entries.values())
 
-    def append(self, entries: Sequence[QueuedTask], over: Sequence[int] = ()) -> None:
-        """Append both in one write; ``over``: numbers."""
+    def append(self, entries: Sequence[QueuedTask], finished: Sequence[int] = ()) -> None:
+        """Append both in one write; ``finished``: numbers."""
         lines = [write_entry(entry) for entry in entries]
-        if over:
-            lines.append(_ENCODER.encode({"d": list(over)}).encode("ascii") + b"\n")
+        if finished:
+            lines.append(_ENCODER.encode({"d": list(finished)}).encode("ascii") + b"\n")
         self._write(b"".join(lines))
         for entry, line in zip(entries, lines, strict=False):
             self._sizes[entry.number] = len(line)
             self._live += len(line)
-        for number in over:
+        for number in finished:
             self._live -= self._sizes.pop(number, 0)
 
     @property

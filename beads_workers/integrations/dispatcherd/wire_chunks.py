@@ -91,7 +91,9 @@ def read_object(payload: bytes) -> dict[str, Any]:
 
     A chunk may begin and end in the middle of a character; other messages must be whole.
     """
-    if _MARKER_BYTES in payload and MARKER in (fields := parse_object(payload, mend=False)):
+    if _MARKER_BYTES in payload and MARKER in (
+        fields := parse_object(payload, replace_surrogates=False)
+    ):
         return fields
     return parse_object(payload)
 

@@ -148,8 +148,8 @@ class Envelopes:
             if change.before in _FAILED and retry_entry.issue_id in self.jobs:
                 return None
             reason, attempt = _REASONS.get(retry_entry.outcome), _attempt(retry_entry.charged)
-            said = {"error": retry_entry.error or "failed", "reason": reason}
-            return _moved(job, JobState.ERROR, attempt, **said)
+            details = {"error": retry_entry.error or "failed", "reason": reason}
+            return _moved(job, JobState.ERROR, attempt, **details)
         retry_at = _seconds(retry_entry.not_before) if retry_entry.not_before > at else None
         return _moved(job, JobState.ENQUEUED, _next(retry_entry.charged), next_retry_at=retry_at)
 

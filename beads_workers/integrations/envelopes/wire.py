@@ -314,7 +314,7 @@ def read_submission(data: bytes, name: str = "") -> Submission:
 def _read(text: bytes) -> Envelope:
     if len(text) > limits.LINE_BYTES_MAX:
         raise ProtocolError(f"longer than {limits.LINE_BYTES_MAX} bytes")
-    fields = parse_object(text, mend=False)
+    fields = parse_object(text, replace_surrogates=False)
     for name, each in fields.items():
         try:
             json.dumps([name, each], ensure_ascii=False).encode()

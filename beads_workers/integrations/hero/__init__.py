@@ -64,7 +64,7 @@ KIND = SourceKind(
     capabilities=Capabilities(push=True),
     prefixes=SCHEMES,
     prepare=Late("beads_workers.integrations.hero.fleet_settings:prepare_hero"),
-    beside=Late("beads_workers.integrations.hero.fleet_settings:look_at_hero"),
+    client_settings=Late("beads_workers.integrations.hero.fleet_settings:look_at_hero"),
     ingress=Late("beads_workers.integrations.hero.ingress:open_ingress"),
     checks=Late("beads_workers.integrations.hero.checks:queue"),
     checked="redis",

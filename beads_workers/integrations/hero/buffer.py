@@ -39,7 +39,7 @@ class BufferedJob:
     """One job. ``attempts``: number of attempts begun, with the current one. ``number``: its place.
 
     ``stopped``: somebody wants the job stopped. ``evicted``: others have the job now, and our work
-    on it is in vain; ``again``: since then the job has come to us once more.
+    on it is in vain; ``returned``: since then the job has come to us once more.
     """
 
     job: HeroJob
@@ -50,7 +50,7 @@ class BufferedJob:
     not_before: float = 0.0
     stopped: bool = False
     evicted: bool = False
-    again: bool = False
+    returned: bool = False
 
     @property
     def context(self) -> str:

@@ -35,15 +35,15 @@ VERSION_MIN = (6, 2)
 NAME = "redis"
 
 
-def version(said: str) -> Check:
+def version(text: str) -> Check:
     """Check that the version is recent enough."""
-    numbers = tuple(int(part) for part in said.split(".")[:2] if part.isascii() and part.isdigit())
+    numbers = tuple(int(part) for part in text.split(".")[:2] if part.isascii() and part.isdigit())
     needed = ".".join(map(str, VERSION_MIN))
     if len(numbers) < len(VERSION_MIN):
-        return warn(NAME, f"it calls its version {said[:40]!r}; {needed} or later is needed")
+        return warn(NAME, f"it calls its version {text[:40]!r}; {needed} or later is needed")
     if numbers < VERSION_MIN:
-        return fail(NAME, f"version {said[:40]} is too old: {needed} or later is needed")
-    return ok(NAME, f"version {said[:40]}")
+        return fail(NAME, f"version {text[:40]} is too old: {needed} or later is needed")
+    return ok(NAME, f"version {text[:40]}")
 
 
 def eviction(info: Mapping[str, Any], cli: str) -> Check:
@@ -146,18 +146,18 @@ def _look(client: Any, address: connection.Address, keys: Keys, worker: str) -> 
     except connection.CannotReach as error:
         text = f"version, eviction and persistence are not known: {printable(str(error))}"
         return [*checks, warn(NAME, text)]
-    said = [version(str(info.get("redis_version", ""))), role(info)]
-    said += [eviction(info, cli), persistence(info, cli)]
+    findings = [version(str(info.get("redis_version", ""))), role(info)]
+    findings += [eviction(info, cli), persistence(info, cli)]
     try:
         damaged = connection.patiently(lambda: find_damage(client, keys, worker), address, 0.0)
     except connection.CannotReach as error:
-        said.append(warn(NAME, f"its keys were not looked at: {printable(str(error))}"))
+        findings.append(warn(NAME, f"its keys were not looked at: {printable(str(error))}"))
         damaged = []
-    said += [warn(NAME, each.text, each.remedy(address)) for each in damaged[:DAMAGE_SHOWN]]
+    findings += [warn(NAME, each.text, each.remedy(address)) for each in damaged[:DAMAGE_SHOWN]]
     if len(damaged) > DAMAGE_SHOWN:
         more = f"{len(damaged) - DAMAGE_SHOWN} more keys hold what they should not"
-        said.append(warn(NAME, more))
-    return checks + [check for check in said if check is not None]
+        findings.append(warn(NAME, more))
+    return checks + [check for check in findings if check is not None]
 
 
 DAMAGE_LOOKED_AT = 10_000
@@ -224,10 +224,12 @@ def _waited_for(client: Any, jobs: Sequence[str]) -> Iterator[str]:
             pipe.hmget(key, *WAITS)
         answers = pipe.execute()
     for found in answers:
-        said = {k.encode(): text for k, text in zip(WAITS, found, strict=True) if text is not None}
+        fields = {
+            k.encode(): text for k, text in zip(WAITS, found, strict=True) if text is not None
+        }
         for name in WAITS:
             with suppress(WrongField):  # The job is answered with this error when its turn comes.
-                yield from read_ids(said, name)
+                yield from read_ids(fields, name)
 
 
 def _kind(client: Any, key: str) -> str:
@@ -276,12 +278,12 @@ def _described(context: Context) -> str:
         parts.append(f"validated by {shlex.join(context.validator)}")
     parts.append(f"in {context.sandbox[0]}" if context.sandbox else "in no sandbox")
     limits = context.limits
-    said: dict[str, Any] = {
+    bounds: dict[str, Any] = {
         "s of CPU": limits.cpu_seconds,
         "bytes of memory": limits.memory_bytes,
         "bytes a file": limits.file_bytes,
     }
-    given = [f"{value:,} {what}" for what, value in said.items() if value is not None]
+    given = [f"{value:,} {what}" for what, value in bounds.items() if value is not None]
     return "; ".join([*parts, f"at most {', '.join(given)}" if given else "without limits"])
 
 

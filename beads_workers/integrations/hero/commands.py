@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.parameters import takes_fields
+from beads_workers.cli.parameters import with_fields
 from beads_workers.core.text import as_shown, counted, json_line, printable
 from beads_workers.exits import EXIT_ERROR, EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 
@@ -72,7 +72,7 @@ PATIENCE_DEFAULT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class HeroAccess:
     """Client and settings of one command. ``worker``: "" if nobody named one."""
 
     client: HeroClient
@@ -90,7 +90,7 @@ class Here:
 @contextlib.contextmanager
 def opened(
     url: str | None, naming: str | None, worker: str | None, patience: float
-) -> Iterator[Here]:
+) -> Iterator[HeroAccess]:
     """Open a client for the options, or else for the environment and the settings file.
 
     Errors of the Redis and of jobs become ``CommandError``.
@@ -115,12 +115,12 @@ def opened(
     except ValueError as error:
         raise CommandError(str(error), exit_code=EXIT_USAGE) from None
     whose = worker or place.options.get("worker") or table.worker
-    with HeroClient(place.address, keys, patience) as client, told():
-        yield Here(client, whose, table)
+    with HeroClient(place.address, keys, patience) as client, client_errors():
+        yield HeroAccess(client, whose, table)
 
 
 @contextlib.contextmanager
-def told() -> Iterator[None]:
+def client_errors() -> Iterator[None]:
     """Turn errors of the client into ``CommandError``."""
     from beads_workers.integrations.hero.client import JobExists, NoSuchJob
     from beads_workers.integrations.hero.connection import CannotReach, RedisMissing
@@ -172,10 +172,10 @@ def list_jobs(
     if wanted is not None and wanted not in (known := [state.value for state in JobStatus]):
         raise CommandError(f"no such state: {printable(wanted)}", ", ".join(known), EXIT_USAGE)
     counts: Counter[str] = Counter({state.value: 0 for state in JobStatus})
-    with opened(url, naming, None, patience) as here:
+    with opened(url, naming, None, patience) as access:
         found = (
             row
-            for row in here.client.rows()
+            for row in access.client.rows()
             if (worker is None or (row.job is not None and row.job.worker_id == worker))
             and (wanted is None or (row.job is not None and row.job.status.value == wanted))
             and not counts.update([row.job.status.value if row.job else "damaged"])
@@ -208,17 +208,17 @@ def status(
     """
     from beads_workers.integrations.hero.view import as_object, details
 
-    with opened(url, naming, worker, patience) as here:
+    with opened(url, naming, worker, patience) as access:
         if not jobs:
-            named = here.named_worker()
-            queued, stops = here.client.depths(named)
+            named = access.named_worker()
+            queued, stops = access.client.depths(named)
             if as_json:
                 print(json_line({"worker": named, "queued": queued, "stop_requests": stops}))
             else:
                 waiting = f"{counted(queued, 'job')} queued, {counted(stops, 'stop request')}"
                 print(f"{printable(named)}: {waiting}")
             return
-        found = [here.client.get(job_id) for job_id in jobs]
+        found = [access.client.get(job_id) for job_id in jobs]
     if as_json:
         print(json_line({"jobs": [as_object(job) for job in found]}))
         return
@@ -244,9 +244,9 @@ def stop(
     """
     from beads_workers.integrations.hero.view import as_object
 
-    with opened(url, naming, worker, patience) as here:
-        before = _each(here, jobs, here.client.stop)
-        after = before if wait is None else [waited(here.client, each, wait) for each in jobs]
+    with opened(url, naming, worker, patience) as access:
+        before = _each(access, jobs, access.client.stop)
+        after = before if wait is None else [waited(access.client, each, wait) for each in jobs]
     if as_json:
         asked = [job.id for job in before if not job.status.is_final]
         print(json_line({"asked": asked, "jobs": [as_object(job) for job in after]}))
@@ -273,25 +273,25 @@ def retry(
 
     One that has not ended stays as it is.
     """
-    with opened(url, naming, worker, patience) as here:
-        before = _each(here, jobs, here.client.retry)
+    with opened(url, naming, worker, patience) as access:
+        before = _each(access, jobs, access.client.retry)
     if as_json:
         print(json_line({"queued": [job.id for job in before if job.status.is_final]}))
         return
     for was in before:
-        told = "queued again" if was.status.is_final else f"has not ended: {was.status.value}"
-        print(f"{printable(was.id)} {told}")
+        fate = "queued again" if was.status.is_final else f"has not ended: {was.status.value}"
+        print(f"{printable(was.id)} {fate}")
 
 
-def _each(here: Here, jobs: list[str], act: Callable[[str, str], HeroJob]) -> list[HeroJob]:
+def _each(access: HeroAccess, jobs: list[str], act: Callable[[str, str], HeroJob]) -> list[HeroJob]:
     """Call ``act`` for all jobs; return what it returned: each job as it was before.
 
     All jobs are looked up first, so that an unknown id changes nothing.
     """
     for job_id in jobs:
-        here.client.get(job_id)
+        access.client.get(job_id)
     try:
-        return [act(job_id, here.worker) for job_id in jobs]
+        return [act(job_id, access.worker) for job_id in jobs]
     except ValueError as error:
         raise CommandError(printable(str(error), 600), "--worker ID", EXIT_USAGE) from None
 
@@ -317,9 +317,9 @@ def logs(
     from beads_workers.core.redaction import UnsafePath
     from beads_workers.integrations.hero.client import JobLog
 
-    with opened(url, naming, None, patience) as here:
-        found = here.client.get(job)
-        root = log_root or (here.table.log_root.path if here.table.log_root else "")
+    with opened(url, naming, None, patience) as access:
+        found = access.client.get(job)
+        root = log_root or (access.table.log_root.path if access.table.log_root else "")
         name = printable(job, 200)
         if not found.log_path:
             hint = "a job has one where it was handed in with --log-path"
@@ -330,7 +330,7 @@ def logs(
         where = printable(found.log_path, 200)
         try:
             with JobLog(root, found.log_path) as log:
-                _show_log(here.client, job, log, lines, follow=follow, as_json=as_json)
+                _show_log(access.client, job, log, lines, follow=follow, as_json=as_json)
         except UnsafePath as error:
             hint = f"only what is below {printable(root)} is read"
             raise CommandError(f"{where} is not read: {error}", hint) from None
@@ -348,8 +348,8 @@ def _show_log(
     while True:
         ended = follow and client.get(job_id).status.is_final
         while data := log.read():
-            *whole, rest = (rest + data).split(b"\n")
-            for line in whole:
+            *from_start, rest = (rest + data).split(b"\n")
+            for line in from_start:
                 _show_line(line, as_json=as_json)
         if not follow or ended:
             break
@@ -442,9 +442,9 @@ def register(app: typer.Typer) -> None:
     group.command("logs", epilog=example + "logs JOB -f")(logs)
 
 
-@takes_fields(JobOptions, before="job_id")
+@with_fields(JobOptions, before="job_id")
 def submit(
-    said: JobOptions,
+    options: JobOptions,
     batch: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Jobs as JSON Lines instead; - is stdin."),
@@ -456,10 +456,14 @@ def submit(
     """
     from beads_workers.integrations.hero import view
 
-    with opened(said.url, said.naming, said.worker, said.patience) as here:
-        jobs = view.batch(batch, here.worker) if batch else [_typed_job(said, here.named_worker())]
-        ids = here.client.submit(jobs)
-    if said.as_json:
+    with opened(options.url, options.naming, options.worker, options.patience) as access:
+        jobs = (
+            view.batch(batch, access.worker)
+            if batch
+            else [_typed_job(options, access.named_worker())]
+        )
+        ids = access.client.submit(jobs)
+    if options.as_json:
         print(json_line({"submitted": len(ids), "job_ids": ids}))
     elif batch:
         print(f"submitted {counted(len(ids), 'job')}")
@@ -467,9 +471,9 @@ def submit(
         print(printable(ids[0]))
 
 
-@takes_fields(JobOptions, before="job_id")
+@with_fields(JobOptions, before="job_id")
 def run(
-    said: JobOptions,
+    options: JobOptions,
     wait: Annotated[
         float | None,
         typer.Option("--wait", parser=seconds, metavar="DURATION", help="Default: for ever."),
@@ -481,36 +485,38 @@ def run(
     """
     from beads_workers.integrations.hero.view import print_output
 
-    with opened(said.url, said.naming, said.worker, said.patience) as here:
-        job = _typed_job(said, here.named_worker())
-        (made,) = here.client.submit([job])
-        ended = waited(here.client, made, wait)
-    failed = _ended(ended, as_json=said.as_json)
-    if not said.as_json:
+    with opened(options.url, options.naming, options.worker, options.patience) as access:
+        job = _typed_job(options, access.named_worker())
+        (made,) = access.client.submit([job])
+        ended = waited(access.client, made, wait)
+    failed = _ended(ended, as_json=options.as_json)
+    if not options.as_json:
         print_output(ended.output or "")
     if failed:
         raise failed
 
 
-def _typed_job(said: JobOptions, worker: str) -> HeroJob:
+def _typed_job(options: JobOptions, worker: str) -> HeroJob:
     """Return one job from options; raise ``CommandError``."""
     from beads_workers.integrations.hero import view
 
-    if said.script is not None and said.file is not None:
+    if options.script is not None and options.file is not None:
         raise CommandError("a script and a file with one", "give one of them", EXIT_USAGE)
-    script = said.script if said.script is not None else view.text_of(said.file or view.STDIN)
+    script = (
+        options.script if options.script is not None else view.text_of(options.file or view.STDIN)
+    )
     fields = {
-        "id": said.job_id or "",
-        "caller_id": said.caller or view.default_caller(),
+        "id": options.job_id or "",
+        "caller_id": options.caller or view.default_caller(),
         "worker_id": worker,
-        "context_id": said.context,
+        "context_id": options.context,
         "script": script,
-        "timeout": said.timeout,
-        "retries": said.retries,
-        "concurrent": said.concurrent,
-        "log_path": said.log_path,
-        "env_vars": dict(view.variable(each) for each in said.env or ()),
-        "prerequisites": list(said.after or ()),
+        "timeout": options.timeout,
+        "retries": options.retries,
+        "concurrent": options.concurrent,
+        "log_path": options.log_path,
+        "env_vars": dict(view.variable(each) for each in options.env or ()),
+        "prerequisites": list(options.after or ()),
     }
     try:
         return view.job_of(fields)

@@ -77,8 +77,8 @@ class Address:
             "cert": self.cert,
             "key": self.key,
         }
-        said = urlencode({name: value for name, value in files.items() if value})
-        return f"{self}{'&' if '?' in str(self) else '?'}{said}" if said else str(self)
+        query = urlencode({name: value for name, value in files.items() if value})
+        return f"{self}{'&' if '?' in str(self) else '?'}{query}" if query else str(self)
 
 
 @value
@@ -106,8 +106,8 @@ def read_url(url: str) -> RedisAddress:
             "a password in a URL is seen by everybody: put it into a file (?password_file=PATH)"
             f" or into the environment ({PASSWORD_VARIABLES[0]})"
         )
-    said = dict(parse_qsl(parts.query, keep_blank_values=True))
-    own = {name: said.pop(name) for name in _OWN & said.keys()}
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    own = {name: query.pop(name) for name in _OWN & query.keys()}
     unix = "unix" in parts.scheme
     db = own.pop("db", "") or ("0" if unix else parts.path.strip("/") or "0")
     if not (db.isascii() and db.isdecimal()) or len(db) > 5:
@@ -121,7 +121,7 @@ def read_url(url: str) -> RedisAddress:
         tls=parts.scheme == "rediss",
         **own,
     )
-    return RedisAddress(address, said)
+    return RedisAddress(address, query)
 
 
 def password_of(address: Address, environment: Mapping[str, str] = os.environ) -> str | None:
@@ -255,34 +255,34 @@ def explained(error: Exception, address: Address) -> CannotReach:
         ResponseError,
     )
 
-    said = " ".join(str(error).split())[:300] or type(error).__name__
+    message = " ".join(str(error).split())[:300] or type(error).__name__
     match error:
         case BusyLoadingError():
             return CannotReach(f"{address} is loading its data")
         case AuthenticationError():
             hint = "name the file of its password: ?password_file=PATH, or set REDISCLI_AUTH"
-            return CannotReach(f"{address} does not let us in: {said}", hint, lasting=True)
+            return CannotReach(f"{address} does not let us in: {message}", hint, lasting=True)
         case NoPermissionError():
             hint = "docs/HERO.md has the rules that the user needs"
-            return CannotReach(f"{address} does not allow it: {said}", hint, lasting=True)
+            return CannotReach(f"{address} does not allow it: {message}", hint, lasting=True)
         case ReadOnlyError():
             hint = "it is a replica: name the Redis that it follows"
-            return CannotReach(f"{address} cannot be written: {said}", hint)
+            return CannotReach(f"{address} cannot be written: {message}", hint)
         case MovedError():
-            there = said.rpartition(" ")[2]
+            there = message.rpartition(" ")[2]
             hint = "name that node; and --naming cluster has all keys on one"
             return CannotReach(f"{address} is not the node with these keys: {there} is", hint)
-        case ResponseError() if said.startswith("WRONGTYPE"):
+        case ResponseError() if message.startswith("WRONGTYPE"):
             found = "a key holds what it should not: 'beads-workers doctor' names it"
             return CannotReach(f"{address}: {found}", lasting=True)
         case ResponseError():
-            hint = "its memory is full" if said.startswith("OOM") else ""
-            return CannotReach(f"{address} refused: {said}", hint, lasting=True)
-        case _ if "CERTIFICATE" in said.upper():
+            hint = "its memory is full" if message.startswith("OOM") else ""
+            return CannotReach(f"{address} refused: {message}", hint, lasting=True)
+        case _ if "CERTIFICATE" in message.upper():
             hint = "?ca=FILE in its URL names the authority that has signed its certificate"
-            return CannotReach(f"{address} cannot be trusted: {said}", hint)
+            return CannotReach(f"{address} cannot be trusted: {message}", hint)
         case _:
-            return CannotReach(f"{address} does not answer: {said}", "is the Redis running?")
+            return CannotReach(f"{address} does not answer: {message}", "is the Redis running?")
 
 
 def patiently(call: Callable[[], T], address: Address, patience_seconds: float) -> T:

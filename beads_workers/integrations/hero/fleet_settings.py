@@ -41,8 +41,8 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
 
     options = resolved.options
     not_ours = {"--executor": options.executor, "--verify": options.verify}
-    said = {**of_trackers(options, issues), **not_ours}
-    refuse(meaningless(said, "{} does not go with Hero jobs"))
+    refused = {**of_trackers(options, issues), **not_ours}
+    refuse(meaningless(refused, "{} does not go with Hero jobs"))
     queue = find_queue(resolved)
     folder = Path.cwd()
     state = Path(options.state_dir) if options.state_dir else folder / STATE_FOLDER
@@ -83,17 +83,17 @@ def find_queue(resolved: Resolved) -> HeroQueue:
         if options.source == "hero" and not table.url:
             raise ValueError("[hero] of beads-workers.toml says no url")
         place = read_url(table.url if options.source == "hero" else str(options.source))
-        said = dict(place.options)
-        worker = said.pop("worker", table.worker)
-        keys = keys_of(said.pop("naming", table.naming), table.keys)
-        lease = _seconds(said, "lease", LEASE_SECONDS)
-        reply = _seconds(said, "reply", REPLY_SECONDS)
+        parameters = dict(place.options)
+        worker = parameters.pop("worker", table.worker)
+        keys = keys_of(parameters.pop("naming", table.naming), table.keys)
+        lease = _seconds(parameters, "lease", LEASE_SECONDS)
+        reply = _seconds(parameters, "reply", REPLY_SECONDS)
     except ValueError as error:
         raise CommandError(f"--source: {error}", _DOCS, EXIT_USAGE) from None
-    if said:
+    if parameters:
         known = "worker, naming, lease, reply, db, password_file, password_env, ca, cert, key"
         raise CommandError(
-            f"--source: nobody knows {next(iter(said))[:40]!r}", f"known: {known}", EXIT_USAGE
+            f"--source: nobody knows {next(iter(parameters))[:40]!r}", f"known: {known}", EXIT_USAGE
         )
     if not is_id(worker):
         raise CommandError(
@@ -163,12 +163,12 @@ def _check_root(root: LogRoot | None) -> None:
         raise CommandError(message, f"mkdir -p -m 700 {shlex.quote(root.path)}", EXIT_USAGE)
 
 
-def _seconds(said: dict[str, str], name: str, default: float) -> float:
+def _seconds(parameters: dict[str, str], name: str, default: float) -> float:
     from beads_workers.core.times import parse_duration
 
-    if name not in said:
+    if name not in parameters:
         return default
-    seconds = parse_duration(said.pop(name))
+    seconds = parse_duration(parameters.pop(name))
     if not SECONDS_MIN <= seconds <= SECONDS_MAX:
         raise ValueError(f"{name} is from 1 second to a year")
     return seconds

@@ -37,7 +37,7 @@ class HeroIngress:
         self._holding = source.holding
         self._tell = tell
         self._box = Mailbox(selector, of_signals=False)
-        self._over = threading.Event()
+        self._ended = threading.Event()
         self._link = RedisLink(source.queue.address)
         store = JobStore(source.queue, source.run, link=self._link)
         runs = Runs(source.queue, source.run, link=self._link)
@@ -73,7 +73,7 @@ class HeroIngress:
     def close(self) -> None:
         """End the thread: the run is over. The source requeues what is left."""
         self.stop_accepting()
-        self._over.set()
+        self._ended.set()
         self._holding.wake.set()
         self._thread.join(LEAVE_SECONDS)
         if self._thread.is_alive():
@@ -82,10 +82,10 @@ class HeroIngress:
     def _run(self) -> None:
         delay = 0.0
         try:
-            while not self._over.is_set():
+            while not self._ended.is_set():
                 delay = self._round(delay)
                 if delay:
-                    self._over.wait(delay)
+                    self._ended.wait(delay)
             self._link.close()
         except ServedElsewhere as error:
             self._box.post(FatalError(str(error)))

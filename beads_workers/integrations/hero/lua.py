@@ -2,10 +2,12 @@
 
 JOIN, BEAT, BEGIN, END and AGAIN may be run again if their answer was lost: the second time changes
 nothing, and returns the same answer. LATER, STOP, RETURN and LINK change nothing the second time,
-but answer differently. FETCH moves further jobs; those of the lost answer are in our list. DROP is
-not repeated. ``fleet``: run id -> description of a run that serves the queue, or ``gone`` and since
-when. Only a run that serves the queue fetches and begins jobs. ``holders`` says which run works on
-a job, ``attempts`` how often the job was begun, ``contexts`` which job uses a context.
+but answer differently. FETCH, run again, moves further jobs; the jobs of the lost answer are
+already in our list. DROP is not repeated.
+
+Keys of Redis: ``fleet``: run id -> description of a run that serves the queue, or ``gone`` and
+since when. Only a run that serves the queue fetches and begins jobs. ``holders`` says which run
+works on a job, ``attempts`` how often the job was begun, ``contexts`` which job uses a context.
 
 Clients that may add jobs may also put something else under the key of a job, of a reply, or of the
 stop requests. Such a key costs its own job and nothing more: a job whose key is no hash counts as
@@ -55,7 +57,7 @@ end
 """
 
 JOIN = """
--- ARGV: run, who we are (shared or alone, then a place), lease in ms, what leases begin with
+-- ARGV: run, who we are (shared or alone, then a place), lease in ms, prefix of the keys of leases
 local who, ms, leases = ARGV[2], ARGV[3], ARGV[4]
 local function place(text) return string.gsub(text, '^%a+ ', '', 1) end
 local all = redis.call('HGETALL', fleet)
@@ -74,7 +76,7 @@ end
 return ''
 """
 """Serve this queue. Answer: "", or the description of a living run that cannot share the queue with
-us: one of the two is ``alone``. 0 ms: only look."""
+us: one of the two was started without ``--shared``. 0 ms: only look."""
 
 BEAT = """
 if not serves() then return 0 end
@@ -207,8 +209,8 @@ return 'stopped'
 
 RETURN = """
 -- ARGV: run, how ('dead': its lease must be over; 'known': it is known to be dead; 'leaving': it is
--- us, and what we still hold stays), now, ttl, error, what stands around the id in the keys of jobs
--- and of replies (four), epoch seconds
+-- us, and what we still hold stays), now, ttl, error, four arguments: what keys of jobs begin and
+-- end with, and what keys of replies begin and end with; epoch seconds
 local how, now, ttl, lost = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local who = redis.call('HGET', fleet, run)
 if how == 'dead' and redis.call('EXISTS', lease) == 1 then return {} end
@@ -252,11 +254,11 @@ elseif #kept == 0 then
 end
 return told
 """
-"""Return the jobs of a run to the queue, in their old order and before all others. Jobs that
-were begun and have no attempt left are lost."""
+"""Return the jobs of a run to the queue, in their old order and before all others. A job
+that was begun and has no attempt left ends with the error ``lost``."""
 
 LINK = """
--- ARGV: run, id, the field to write, now, then the fields that may name it
+-- ARGV: run, id, the field to write, the time now; after these, the fields that may name the id
 if redis.call('EXISTS', job) == 0 or is_over(job) then return 0 end
 for i = 3, #ARGV do
   if i ~= 4 then
@@ -280,5 +282,7 @@ ids[#ids + 1] = id
 redis.call('HSET', job, ARGV[3], cjson.encode(ids), 'updated_at', ARGV[4])
 return 1
 """
-"""Add an id to a field of ``job``, unless it is named there: ``dependents`` of one job and
-``prerequisites`` of the other are kept in step."""
+"""Add an id to a field of ``job``, unless this or another field has it already.
+
+This keeps ``dependents`` of one job in step with ``prerequisites`` of the other.
+"""

@@ -75,7 +75,7 @@ class Fetcher:
         Raises ``SourceError``: then fetch the jobs that are not in the buffer once more.
         """
         twice: list[str] = []
-        over: list[JobEnd] = []
+        endings: list[JobEnd] = []
         jobs: list[tuple[wire.HeroJob, int]] = []
         stopped: set[str] = set()
         seen: set[str] = set()
@@ -85,23 +85,23 @@ class Fetcher:
                 continue
             seen.add(fetched.job_id)
             if fetched.damaged:
-                said = f"wrong job: its key in Redis holds a {fetched.damaged}, not a hash"
-                over.append(JobEnd(fetched.job_id, "", 0, wire.JobStatus.ERROR, said))
+                text = f"wrong job: its key in Redis holds a {fetched.damaged}, not a hash"
+                endings.append(JobEnd(fetched.job_id, "", 0, wire.JobStatus.ERROR, text))
                 continue
             try:
                 job = wire.read_job(fetched.job_id, fetched.fields)
             except wire.WrongField as error:
-                over.append(
+                endings.append(
                     JobEnd(fetched.job_id, "", 0, wire.JobStatus.ERROR, f"wrong job: {error}")
                 )
                 continue
             if not fetched.fields or job.status.is_final:
-                over.append(JobEnd(job.id, "", 0, wire.JobStatus.ERROR, "it had ended already"))
+                endings.append(JobEnd(job.id, "", 0, wire.JobStatus.ERROR, "it had ended already"))
             else:
                 jobs.append((job, fetched.attempts))
                 stopped.update([job.id] if fetched.stopped else ())
         self.store.drop_later(twice)
-        self._end(over)
+        self._end(endings)
         self._add(jobs, stopped)
 
     def look_at_waits(self) -> None:
@@ -125,14 +125,14 @@ class Fetcher:
         with self.lock:
             kept = self.buffer.get(job_id)
             if kept is not None and kept.evicted:
-                kept.again = True  # Taken in again once the old attempt is over.
+                kept.returned = True  # Taken in again once the old attempt is over.
                 return
         twice.append(job_id)
 
-    def _end(self, over: Sequence[JobEnd]) -> None:
-        for ending, answer in zip(over, self.store.end(over), strict=True):
+    def _end(self, endings: Sequence[JobEnd]) -> None:
+        for ending, answer in zip(endings, self.store.end(endings), strict=True):
             if answer == "done":
-                self.tell(Warned(f"{ending.job_id[:100]}: {ending.said}"))
+                self.tell(Warned(f"{ending.job_id[:100]}: {ending.text}"))
 
     def _add(self, jobs: Sequence[tuple[wire.HeroJob, int]], stopped: Collection[str]) -> None:
         new = [job for job, attempts in jobs if not attempts]
@@ -402,10 +402,10 @@ class Maintenance:
                 self._missing.pop(run, None)
             elif now - self._missing.setdefault(run, now) >= self._lease:
                 del self._missing[run]
-                told = self._runs.requeue(run, "dead")
-                lost = sum(what == "lost" for _, what in told)
-                if told:
-                    text = f"run {run} is dead: {len(told) - lost} of its jobs are queued again"
+                answers = self._runs.requeue(run, "dead")
+                lost = sum(what == "lost" for _, what in answers)
+                if answers:
+                    text = f"run {run} is dead: {len(answers) - lost} of its jobs are queued again"
                     self._tell(Warned(text + (f", {lost} are lost" if lost else "")))
 
     # --- fetching -------------------------------------------------------------------------------
@@ -461,8 +461,8 @@ class Maintenance:
                 if (kept := self._buffer.get(ending.job_id)) is not None:
                     self._buffer.remove(kept)
                 self._buffer.failed(ending.job_id, failed_because_of(ending.job_id))
-            if answer == "done" and ending.said != wire.STOPPED:
-                self._tell(Warned(f"{ending.job_id}: {ending.said}"))
+            if answer == "done" and ending.text != wire.STOPPED:
+                self._tell(Warned(f"{ending.job_id}: {ending.text}"))
         if endings and self._buffer.count(JobStanding.READY):
             self._tell(Arrived())
 

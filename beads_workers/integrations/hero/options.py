@@ -44,7 +44,7 @@ class HeroTable:
     def as_table(self) -> dict[str, Any]:
         """Return the table as the file has it, without unset values."""
         root = self.log_root
-        return _said(
+        return _without_empty(
             url=self.url,
             worker=self.worker,
             naming="" if self.naming == "text" else self.naming,
@@ -58,7 +58,7 @@ class HeroTable:
 
 def _context_table(context: Context) -> dict[str, Any]:
     env = {} if context.env is None else {"env": context.env}  # None is not the same as ().
-    return env | _said(
+    return env | _without_empty(
         command=context.command,
         sandbox=context.sandbox,
         validator=context.validator,
@@ -69,7 +69,7 @@ def _context_table(context: Context) -> dict[str, Any]:
     )
 
 
-def _said(**values: Any) -> dict[str, Any]:
+def _without_empty(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in (None, "", (), {})}
 
 
@@ -92,17 +92,17 @@ def read_hero(value: Any) -> HeroTable:
         "contexts": _contexts,
         "log_root": _folder,
         "log_max": read_bytes(1 << 10),
-        "log_keep": _whole(0, ROTATED_MAX),
+        "log_keep": _whole_number(0, ROTATED_MAX),
     }
-    said = _read(value, readers, "hero")
-    sizes = {"bytes_max": said.pop("log_max", None), "keep": said.pop("log_keep", None)}
-    root = said.pop("log_root", None)
+    fields = _read(value, readers, "hero")
+    sizes = {"bytes_max": fields.pop("log_max", None), "keep": fields.pop("log_keep", None)}
+    root = fields.pop("log_root", None)
     if root is not None:
         given = {name: size for name, size in sizes.items() if size is not None}
-        said["log_root"] = LogRoot(root, **given)
+        fields["log_root"] = LogRoot(root, **given)
     elif any(size is not None for size in sizes.values()):
         raise ValueError("a table with a log_root, where it has log_max or log_keep")
-    table = HeroTable(**said)
+    table = HeroTable(**fields)
     table.made_keys()
     return table
 
@@ -123,23 +123,23 @@ def _context(name: str, table: Any) -> Context:
         "command": read_command,
         "sandbox": read_command,
         "validator": read_command,
-        "cpu_seconds": _whole(1, CPU_SECONDS_MAX),
+        "cpu_seconds": _whole_number(1, CPU_SECONDS_MAX),
         "memory": read_bytes(1 << 20),
         "file_size": read_bytes(1 << 10),
         "script_max": read_bytes(1 << 10),
         "env": _names,
     }
-    said = _read(table, readers, where)
-    if "command" not in said:
+    fields = _read(table, readers, where)
+    if "command" not in fields:
         raise _InnerTable(f'a table with a command: [{where}] needs command = ["PROGRAM"]')
     return Context(
         name,
-        said["command"],
-        said.get("sandbox", ()),
-        said.get("validator", ()),
-        ResourceLimits(said.get("cpu_seconds"), said.get("memory"), said.get("file_size")),
-        said.get("script_max", SCRIPT_BYTES_MAX),
-        said.get("env"),
+        fields["command"],
+        fields.get("sandbox", ()),
+        fields.get("validator", ()),
+        ResourceLimits(fields.get("cpu_seconds"), fields.get("memory"), fields.get("file_size")),
+        fields.get("script_max", SCRIPT_BYTES_MAX),
+        fields.get("env"),
     )
 
 
@@ -148,7 +148,7 @@ class _InnerTable(ValueError):
 
 
 def _read(table: dict[str, Any], readers: Mapping[str, Reader], where: str) -> dict[str, Any]:
-    said = {}
+    fields = {}
     for key, value in table.items():
         if key not in readers:
             known = ", ".join(readers)
@@ -156,12 +156,12 @@ def _read(table: dict[str, Any], readers: Mapping[str, Reader], where: str) -> d
                 f"a table without {key[:60]!r} in [{where}]; known keys there: {known}"
             )
         try:
-            said[key] = readers[key](value)
+            fields[key] = readers[key](value)
         except _InnerTable:
             raise  # The error names its table.
         except ValueError as error:
             raise _InnerTable(f"a table whose {where}.{key} is {error}") from None
-    return said
+    return fields
 
 
 def _url(value: Any) -> str:
@@ -203,7 +203,7 @@ def _folder(value: Any) -> str:
     return str(path)
 
 
-def _whole(low: int, high: int) -> Reader:
+def _whole_number(low: int, high: int) -> Reader:
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise ValueError(f"a whole number from {low} to {high}")

@@ -10,7 +10,7 @@ from typing import assert_never
 from beads_workers.core import source
 from beads_workers.core.model import IssueId, Job, ListedIssue, Outcome, OutcomeKind, Script, value
 from beads_workers.core.scripts import audit_of
-from beads_workers.executors.files import whole
+from beads_workers.executors.files import with_result
 from beads_workers.integrations.hero import wire
 from beads_workers.integrations.hero.buffer import (
     BUSY_SECONDS,
@@ -37,14 +37,14 @@ NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
 
 @value
 class Ends:
-    """The job is over. ``said``: its ``output`` or its ``error``."""
+    """The job is over. ``text``: its ``output`` or its ``error``."""
 
     status: wire.JobStatus
-    said: str
+    text: str
 
 
 @value
-class Again:
+class Requeue:
     """Another attempt after a delay.
 
     ``never``: this attempt was not started, and does not count.
@@ -61,7 +61,7 @@ def judge(
     *,
     stopped: bool = False,
     retry_seconds: float = RETRY_SECONDS,
-) -> Ends | Again:
+) -> Ends | Requeue:
     """Return what an attempt means for its job.
 
     ``outcome``: None if the attempt was never started. ``attempts``: number begun so far, with this
@@ -72,15 +72,15 @@ def judge(
     if stopped:
         return Ends(wire.JobStatus.ERROR, wire.STOPPED)
     if outcome is None:
-        return Again(never=True)
+        return Requeue(never=True)
     if outcome.kind is OutcomeKind.NOT_FOUND or attempts >= attempts_max:
         return Ends(wire.JobStatus.ERROR, error_of(outcome))
     if outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.LOST):
-        return Again()
+        return Requeue()
     delay = outcome.retry_after_seconds
     if delay is None:
         delay = retry_seconds * 2.0 ** min(attempts - 1, 30)
-    return Again(min(delay, RETRY_SECONDS_MAX))
+    return Requeue(min(delay, RETRY_SECONDS_MAX))
 
 
 def output_of(outcome: Outcome) -> str:
@@ -119,25 +119,26 @@ def settle_past(
 ) -> list[source.Settled]:
     """Report the outcomes in a dead run's journal to Redis, then requeue all its other jobs.
 
-    A job that it worked on without an outcome has used an attempt. Raises ``SourceError``.
+    A job that the dead run had begun without reporting an outcome has used an attempt. Raises
+    ``SourceError``.
     """
     outcomes: dict[IssueId, Outcome | None] = dict.fromkeys(dead.unstarted)
     outcomes |= {job_id: Outcome(OutcomeKind.SUCCESS) for job_id in dead.unclosed}
     outcomes |= dict(dead.outcomes)
     known = _known(store, list(outcomes))
     endings: list[JobEnd] = []
-    again: list[tuple[str, str, int, bool]] = []
+    retried: list[tuple[str, str, int, bool]] = []
     for job_id, (job, attempts) in known.items():
         context = "" if job.concurrent else "c:" + job.context_id
-        outcome = whole(outcomes[job_id])
+        outcome = with_result(outcomes[job_id])
         verdict = judge(outcome, attempts, job.attempts_max, retry_seconds=retry_seconds)
         match verdict:
-            case Ends(status, said):
-                endings.append(JobEnd(job_id, context, attempts, status, said))
-            case Again(_, never):
-                again.append((job_id, context, attempts, never))
+            case Ends(status, text):
+                endings.append(JobEnd(job_id, context, attempts, status, text))
+            case Requeue(_, never):
+                retried.append((job_id, context, attempts, never))
     answers = store.end(endings, run)
-    store.again(again, run)
+    store.requeue(retried, run)
     settled = [
         _past_settled(
             source.Action.CLOSE if e.status.value == "finished" else source.Action.RELEASE,
@@ -210,7 +211,10 @@ def title_of(job: wire.HeroJob) -> str:
 
 
 def read_names(job_id: str, fields: Mapping[bytes, bytes]) -> wire.HeroJob:
-    """Return a job with the fields of its title only; the other fields may be wrong."""
+    """Return a job with only the fields of its title.
+
+    The others are not read: they may be malformed.
+    """
     texts = {name: fields.get(name, b"").decode("utf-8", "replace") for name in fields}
     return wire.HeroJob(
         job_id, context_id=texts.get(b"context_id", ""), caller_id=texts.get(b"caller_id", "")
@@ -262,7 +266,7 @@ class HeroSource:
 
     def describe(self) -> str:
         """Return where jobs come from; raise ``SourceError`` if another run serves the queue,
-        and one of the two is alone."""
+        and not both share it (``--shared``)."""
         version = self._runs.version()
         if other := self._runs.join(self.who, only_look=True):
             raise source.SourceError(
@@ -296,8 +300,8 @@ class HeroSource:
         return source.Taken(tuple(jobs), tuple(rows), blocked=blocked, waiting=on_the_way)
 
     def _on_the_way(self) -> int:
-        """Return how many jobs are in our list in Redis and not parked here, e.g. on their way
-        here."""
+        """Return how many jobs of our list in Redis are not parked here; those on their way here
+        count."""
         ids = self._store.held()
         with self.holding.lock:
             here = [self.holding.buffer.get(job_id) for job_id in ids]
@@ -368,17 +372,17 @@ class HeroSource:
         """Report outcomes to Redis: each job ends with a reply, or will have another attempt."""
         verdicts = [self._judge(settlement) for settlement in settlements]
         endings = [
-            JobEnd(k.job.id, k.context, k.attempts, v.status, v.said)
+            JobEnd(k.job.id, k.context, k.attempts, v.status, v.text)
             for k, v in verdicts
             if k is not None and isinstance(v, Ends)
         ]
-        again = [
+        retried = [
             (k.job.id, k.context, k.attempts, v.never)
             for k, v in verdicts
-            if k is not None and isinstance(v, Again)
+            if k is not None and isinstance(v, Requeue)
         ]
-        told = iter(self._store.end(endings))
-        back = iter(self._store.again(again))
+        end_answers = iter(self._store.end(endings))
+        back = iter(self._store.requeue(retried))
         settled = []
         for settlement, (kept, verdict) in zip(settlements, verdicts, strict=True):
             if kept is None:
@@ -386,18 +390,18 @@ class HeroSource:
                     source.Settled(settlement, source.Result.NOT_OURS, "it is not with us")
                 )
                 continue
-            answer = next(told if isinstance(verdict, Ends) else back)
+            answer = next(end_answers if isinstance(verdict, Ends) else back)
             self._settled(kept, verdict, answer)
             settled.append(_settled(settlement, answer))
         self.holding.wake.set()
         return settled
 
-    def _judge(self, settlement: source.Settlement) -> tuple[BufferedJob | None, Ends | Again]:
+    def _judge(self, settlement: source.Settlement) -> tuple[BufferedJob | None, Ends | Requeue]:
         with self.holding.lock:
             kept = self.holding.buffer.get(settlement.issue_id)
         if kept is None or kept.standing is not JobStanding.OUT:
-            return None, Again()
-        outcome = whole(settlement.outcome)
+            return None, Requeue()
+        outcome = with_result(settlement.outcome)
         if outcome is None and settlement.action is source.Action.CLOSE:
             return kept, Ends(wire.JobStatus.FINISHED, "")
         verdict = judge(
@@ -409,12 +413,12 @@ class HeroSource:
         )
         return kept, verdict
 
-    def _settled(self, kept: BufferedJob, verdict: Ends | Again, answer: str) -> None:
+    def _settled(self, kept: BufferedJob, verdict: Ends | Requeue, answer: str) -> None:
         buffer = self.holding.buffer
         with self.holding.lock:
             if kept.evicted or answer != "done" or isinstance(verdict, Ends):
                 buffer.remove(kept)
-                if kept.again:
+                if kept.returned:
                     self.holding.unsure.set()
                 if isinstance(verdict, Ends) and answer == "done":
                     self._tell_those_who_wait(kept.job.id, verdict.status)

@@ -57,7 +57,7 @@ class JobEnd(NamedTuple):
     context: str
     attempt: int
     status: JobStatus
-    said: str
+    text: str
 
 
 # --- requests ------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class JobStore(Asker):
 
     def wait(self, seconds: float) -> str | None:
         """Wait for the next job; return its id, now in our list; None if no job came in time."""
-        said = self._call(
+        answer = self._call(
             lambda redis: redis.blmove(
                 self.queue.keys.work_key(self.queue.worker),
                 self._own(f"processing:{self.run}"),
@@ -162,15 +162,15 @@ class JobStore(Asker):
                 "LEFT",
             )
         )
-        return None if said is None else text_of(said)
+        return None if answer is None else text_of(answer)
 
-    def fetch(self, count: int, here: Sequence[str] = ()) -> list[Fetched] | None:
-        """Return the jobs of ``here``, which are in our list already, and up to ``count`` new ones.
+    def fetch(self, count: int, held: Sequence[str] = ()) -> list[Fetched] | None:
+        """Return the jobs of ``held``, which are in our list already, and up to ``count`` new ones.
 
         None: Redis says that we do not serve.
         """
         job = self.queue.keys.around_job_id()
-        found = self._script(lua.FETCH, self.run, count, *job, STOPS_MAX, *here)
+        found = self._script(lua.FETCH, self.run, count, *job, STOPS_MAX, *held)
         if found is None:
             return None
         return [
@@ -210,13 +210,13 @@ class JobStore(Asker):
         calls = [
             self._of_job(
                 lua.END, e.job_id, e.context, e.attempt, now, ttl, e.status.value,
-                "output" if e.status is JobStatus.FINISHED else "error", e.said, run=run,
+                "output" if e.status is JobStatus.FINISHED else "error", e.text, run=run,
             )
             for e in endings
         ]  # fmt: skip
         return [text_of(answer) for answer in self._scripts(calls)]
 
-    def again(self, jobs: Iterable[tuple[str, str, int, bool]], run: str = "") -> list[str]:
+    def requeue(self, jobs: Iterable[tuple[str, str, int, bool]], run: str = "") -> list[str]:
         """Allow other attempts; return the answers of ``lua.AGAIN``.
 
         Each job: id, context, attempt, and whether that attempt was never started.
@@ -367,11 +367,11 @@ class Runs(Asker):
 
     def version(self) -> str:
         """Return the version of the Redis; raise ``SourceError`` if it is too old."""
-        said = str(self._call(lambda redis: redis.info("server")).get("redis_version", "0"))
-        numbers = [int(part) for part in said.split(".")[:2] if part.isdecimal()]
+        version = str(self._call(lambda redis: redis.info("server")).get("redis_version", "0"))
+        numbers = [int(part) for part in version.split(".")[:2] if part.isdecimal()]
         if numbers < [6, 2]:
-            raise SourceError(f"Redis {said} is too old", "6.2 and later can do what is needed")
-        return said
+            raise SourceError(f"Redis {version} is too old", "6.2 and later can do what is needed")
+        return version
 
     def join(self, who: str, *, only_look: bool = False) -> str:
         """Serve the queue; return "", or the run with which it cannot be shared.
@@ -396,10 +396,10 @@ class Runs(Asker):
         known = self._call(self._look_at_all)
         found = {}
         for run, (lease, held, who) in known.items():
-            said = text_of(who or b"gone")
-            gone = said.startswith("gone")
+            state = text_of(who or b"gone")
+            gone = state.startswith("gone")
             found[run] = not lease and (bool(held) or not gone)
-            if gone and not held and self._is_long_ago(said.removeprefix("gone ")):
+            if gone and not held and self._is_long_ago(state.removeprefix("gone ")):
                 self._forget(run)
         return found
 

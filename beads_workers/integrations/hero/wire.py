@@ -287,11 +287,11 @@ def read_job(job_id: str, fields: Hash) -> HeroJob:
 
 def read_status(fields: Hash) -> JobStatus:
     """Return only the state; ``dispatched`` if there is none. Raises ``WrongField``."""
-    said = _text(fields, "status").strip()
+    text = _text(fields, "status").strip()
     try:
-        return JobStatus(said.lower() or "dispatched")
+        return JobStatus(text.lower() or "dispatched")
     except ValueError:
-        raise WrongField("status", f"{said[:40]!r} is none") from None
+        raise WrongField("status", f"{text[:40]!r} is none") from None
 
 
 WAITS = ("prerequisites", "dependencies")
@@ -303,13 +303,13 @@ def read_ids(fields: Hash, name: str) -> tuple[str, ...]:
 
     Raises ``WrongField``.
     """
-    said = _text(fields, name).strip()
-    if said in ("", "null"):
+    text = _text(fields, name).strip()
+    if text in ("", "null"):
         return ()
-    if not said.startswith(("[", "{", '"')):
-        values: object = [part.strip() for part in said.split(",")]
+    if not text.startswith(("[", "{", '"')):
+        values: object = [part.strip() for part in text.split(",")]
     else:
-        values = _json(name, said)
+        values = _json(name, text)
     if not isinstance(values, list):
         raise WrongField(name, "no JSON array")
     if len(values) > IDS_MAX:
@@ -335,45 +335,45 @@ _SECONDS = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,20})?")
 
 
 def _timeout(fields: Hash) -> float | None:
-    said = _text(fields, "timeout").strip()
-    if not said:
+    text = _text(fields, "timeout").strip()
+    if not text:
         return None
     # As in ``retries``: digits only, not all forms that Python accepts ("1_0", "1e3", "nan").
-    seconds = float(said) if _SECONDS.fullmatch(said) else TIMEOUT_SECONDS_MAX + 1
+    seconds = float(text) if _SECONDS.fullmatch(text) else TIMEOUT_SECONDS_MAX + 1
     if seconds > TIMEOUT_SECONDS_MAX:
-        raise WrongField("timeout", f"{said[:40]!r} is no number of seconds")
+        raise WrongField("timeout", f"{text[:40]!r} is no number of seconds")
     return seconds or None
 
 
 def _retries(fields: Hash) -> int:
-    said = _text(fields, "retries").strip()
-    if not said:
+    text = _text(fields, "retries").strip()
+    if not text:
         return 0
-    if not (said.isascii() and said.isdecimal()) or int(said[:10]) > RETRIES_MAX:
-        raise WrongField("retries", f"{said[:40]!r} is no number from 0 to {RETRIES_MAX}")
-    return int(said)
+    if not (text.isascii() and text.isdecimal()) or int(text[:10]) > RETRIES_MAX:
+        raise WrongField("retries", f"{text[:40]!r} is no number from 0 to {RETRIES_MAX}")
+    return int(text)
 
 
 def _flag(fields: Hash, name: str) -> bool:
-    said = _text(fields, name).strip().lower()
-    if said not in _TRUE | _FALSE:
-        raise WrongField(name, f"{said[:40]!r} is neither true nor false")
-    return said in _TRUE
+    text = _text(fields, name).strip().lower()
+    if text not in _TRUE | _FALSE:
+        raise WrongField(name, f"{text[:40]!r} is neither true nor false")
+    return text in _TRUE
 
 
 def _time(fields: Hash, name: str) -> float | None:
-    said = _text(fields, name).strip()
+    text = _text(fields, name).strip()
     try:
-        return read_time(said) if said else None
+        return read_time(text) if text else None
     except ValueError as error:
         raise WrongField(name, str(error)) from None
 
 
 def _variables(fields: Hash) -> dict[str, str]:
-    said = _text(fields, "env_vars").strip()
-    if said in ("", "null"):
+    raw = _text(fields, "env_vars").strip()
+    if raw in ("", "null"):
         return {}
-    value = _json("env_vars", said)
+    value = _json("env_vars", raw)
     if not isinstance(value, dict):
         raise WrongField("env_vars", "no JSON object")
     for name, text in value.items():
@@ -385,9 +385,9 @@ def _variables(fields: Hash) -> dict[str, str]:
     return value
 
 
-def _json(name: str, said: str) -> object:
+def _json(name: str, text: str) -> object:
     try:
-        value = strict_loads(said.encode())
+        value = strict_loads(text.encode())
     except (ValueError, RecursionError) as error:
         raise WrongField(name, f"not JSON: {str(error)[:80]}") from None
     if is_deep(value):

@@ -83,8 +83,8 @@ def from_json(value: list[dict[str, Any]]) -> list[Family]:
 
 
 def _lines(family: Family) -> Iterator[str]:
-    told = family.help.replace("\\", "\\\\").replace("\n", "\\n")
-    yield f"# HELP {family.name} {told}"
+    help_text = family.help.replace("\\", "\\\\").replace("\n", "\\n")
+    yield f"# HELP {family.name} {help_text}"
     yield f"# TYPE {family.name} {family.kind}"
     for sample in family.samples:
         inside = ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels)
@@ -364,17 +364,17 @@ def _landing(board: Board, elapsed: float) -> list[Family]:
     ]
 
 
-def _gauge(name: str, told: str, *values: Sample | float) -> Family:
-    return _family(name, "gauge", told, values)
+def _gauge(name: str, help_text: str, *values: Sample | float) -> Family:
+    return _family(name, "gauge", help_text, values)
 
 
-def _counter(name: str, told: str, *values: Sample | float) -> Family:
-    return _family(name, "counter", told, values)
+def _counter(name: str, help_text: str, *values: Sample | float) -> Family:
+    return _family(name, "counter", help_text, values)
 
 
-def _family(name: str, kind: str, told: str, values: tuple[Sample | float, ...]) -> Family:
+def _family(name: str, kind: str, help_text: str, values: tuple[Sample | float, ...]) -> Family:
     samples = (v if isinstance(v, Sample) else Sample(v) for v in values)
-    return Family(PREFIX + name, kind, told, tuple(samples))
+    return Family(PREFIX + name, kind, help_text, tuple(samples))
 
 
 def _by(label: str, values: Mapping[str, float]) -> list[Sample]:
@@ -522,9 +522,11 @@ def _of_orchestrator(process: ProcessUse | None) -> list[Family]:
     ]
 
 
-def _worker_family(name: str, kind: str, told: str, values: Iterable[tuple[str, float]]) -> Family:
+def _worker_family(
+    name: str, kind: str, help_text: str, values: Iterable[tuple[str, float]]
+) -> Family:
     samples = (Sample(value, (("worker", worker),)) for worker, value in values)
-    return Family(PREFIX + name, kind, told, tuple(samples))
+    return Family(PREFIX + name, kind, help_text, tuple(samples))
 
 
 def scraped(board: Board, elapsed: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.parameters import takes
+from beads_workers.cli.parameters import with_options
 from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.plain import to_plain
 from beads_workers.exits import EXIT_USAGE
@@ -70,7 +70,7 @@ def register(app: typer.Typer) -> None:
     )(rrq_executor)
 
 
-@takes(
+@with_options(
     "rrq-executor",
     first=("workers", "in_flight", "allow_module", "prefix", "timeout", "term_grace"),
     last=("socket", "tcp_socket", "no_parent", "metrics", "trace", "state_dir", "json_lines"),
@@ -84,7 +84,7 @@ def register(app: typer.Typer) -> None:
 )
 def rrq_executor(
     ctx: typer.Context,
-    said: Options,
+    options: Options,
     workers: Annotated[
         int, typer.Option("-n", "--workers", min=1, max=WORKERS_MAX, help="Requests at a time.")
     ] = WORKERS_DEFAULT,
@@ -123,14 +123,16 @@ def rrq_executor(
         address = choose(socket, tcp_socket or behind, os.environ)
     except ValueError as error:
         raise CommandError(str(error), _HINT, EXIT_USAGE) from None
-    work = _work(command, prefix, said)
+    work = _work(command, prefix, options)
     parent, alone_seconds = (0, None) if no_parent else ends_with()
     served = RrqExecutor(str(address), prefix, parent, alone_seconds, BEGUN[1] + OPEN_SECONDS)
     folder = Path.cwd()
     check_modules(work.allow_modules, folder)
     # Held until this process ends: no other executor gets the same state directory.
     place, _ = (
-        (Path(said.state_dir), -1) if said.state_dir else take_slot(folder / STATE_FOLDER / FOLDER)
+        (Path(options.state_dir), -1)
+        if options.state_dir
+        else take_slot(folder / STATE_FOLDER / FOLDER)
     )
     _run(
         FleetSettings(
@@ -146,8 +148,8 @@ def rrq_executor(
             folder=str(folder),
             quiet=not json_lines,
             source_options=to_plain(served),
-            metrics=said.metrics,
-            tracing=find_tracing(said.trace),
+            metrics=options.metrics,
+            tracing=find_tracing(options.trace),
         ),
         as_json=json_lines,
     )
@@ -178,13 +180,13 @@ _HINT = (
 )
 
 
-def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
+def _work(command: tuple[str, ...], prefix: str, options: Options) -> Work:
     from beads_workers.cli.preparation import runnable
     from beads_workers.core import limits
     from beads_workers.core.model import is_module_name
     from beads_workers.core.settings import Ahead, Work
 
-    allow_modules, grace = said.allow_module or (), said.term_grace
+    allow_modules, grace = options.allow_module or (), options.term_grace
     if bool(command) == bool(allow_modules):
         what = "both functions and a command" if command else "nothing to run"
         hint = "--allow-module NAME for Python functions, or -- COMMAND [ARG]..., one of them"
@@ -196,14 +198,14 @@ def _work(command: tuple[str, ...], prefix: str, said: Options) -> Work:
             )
     if prefix and command:
         raise CommandError("--prefix goes with --allow-module", "leave it out", EXIT_USAGE)
-    if (in_flight := said.in_flight or 1) > 1 and command:
+    if (in_flight := options.in_flight or 1) > 1 and command:
         hint = "leave it out: -n says how many commands run at once"
         raise CommandError("--in-flight goes with --allow-module", hint, EXIT_USAGE)
     return Work(
         command=runnable(command) if command else None,
         functions_ahead=Ahead.MODULES if allow_modules and in_flight == 1 else "",
         in_flight=in_flight,
-        timeout_seconds=said.timeout,
+        timeout_seconds=options.timeout,
         term_grace_seconds=limits.TERM_GRACE_SECONDS if grace is None else grace,
         allow_modules=allow_modules,
     )

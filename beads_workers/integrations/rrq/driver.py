@@ -87,10 +87,10 @@ class _Driver(SlotsProcess):
         if (executor := self._at.get(slot.number)) is not None:
             executor.end(slot.number, hard=hard)
 
-    def _answered(self, number: int, answer: ev.SlotAnswer, said: str) -> None:
+    def _answered(self, number: int, answer: ev.SlotAnswer, log: str) -> None:
         del self._at[number]
         slot = self.slots[number]
-        slot.log(said)
+        slot.log(log)
         event: Event = StepAnswered(slot.kept(answer.outcome))
         if answer.unusable:
             event = StepNotStarted(answer.outcome.error, missing=True)

@@ -264,7 +264,7 @@ class DrivenExecutor:
         self._queued: dict[int, None] = {}
         """Slots that could not connect yet, because too many connect at once."""
         self._connect_at = 0.0
-        self._said: dict[int, str] = {}
+        self._log_lines: dict[int, str] = {}
         self._look_at = 0.0
         self._mark = f"{settings.run_id}/{settings.worker_id}/{described.name}"
 
@@ -348,7 +348,7 @@ class DrivenExecutor:
                         self._process.end(hard=True)
                 case ev.SlotAnswer(slot):
                     self._payloads.pop(slot, None)
-                    self._answer(slot, command, self._said.pop(slot, ""))
+                    self._answer(slot, command, self._log_lines.pop(slot, ""))
                 case ev.ExecutorLog(text):
                     say(self._settings.worker_id, f"executor {self.described.name}: {text}")
                 case _:
@@ -459,9 +459,9 @@ class DrivenExecutor:
             self._tell(ev.Broken(slot, str(error)))
             return
         for answer in answers:
-            self._said[slot] = error_lines(answer)
-            self._tell(ev.Heard(slot, answer))
-            if self._said.pop(slot, None) is not None:
+            self._log_lines[slot] = error_lines(answer)
+            self._tell(ev.OutcomeReceived(slot, answer))
+            if self._log_lines.pop(slot, None) is not None:
                 self._drop(slot)  # Unrequested answer: the connection is not trusted any more.
                 return
 

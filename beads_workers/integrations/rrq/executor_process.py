@@ -68,7 +68,7 @@ class Probed:
 
 
 @value
-class Heard:
+class OutcomeReceived:
     """An outcome arrived on a slot's connection."""
 
     slot: int
@@ -97,7 +97,7 @@ Event = (
     | ProcessNotStarted
     | ProcessEnded
     | Probed
-    | Heard
+    | OutcomeReceived
     | HungUp
     | Broken
 )
@@ -223,8 +223,8 @@ def _text(answer: wire.RequestOutcome) -> str:
     error = answer.error
     if error is None:
         return "" if answer.status is not wire.RequestStatus.ERROR else "failed without a word"
-    said = " ".join(error.message.split())
-    return ": ".join(part for part in (error.type, said) if part)[: limits.ERROR_CHARS_MAX]
+    message = " ".join(error.message.split())
+    return ": ".join(part for part in (error.type, message) if part)[: limits.ERROR_CHARS_MAX]
 
 
 # --- driver --------------------------------------------------------------------------------------
@@ -332,8 +332,8 @@ class ExecutorProcess:
                 self._not_started(error, missing=missing, now=now)
             case Probed(accepts):
                 self._probed(accepts=accepts, now=now)
-            case Heard(slot, answer):
-                self._heard(slot, answer)
+            case OutcomeReceived(slot, answer):
+                self._outcome_received(slot, answer)
             case HungUp(slot):
                 # The flight was not sent: the connection is left from an earlier request.
                 if (
@@ -378,7 +378,7 @@ class ExecutorProcess:
     def _is_suspect(self, flight: _Flight) -> bool:
         return flight.request.job_id in self._suspects
 
-    def _heard(self, slot: int, answer: wire.RequestOutcome) -> None:
+    def _outcome_received(self, slot: int, answer: wire.RequestOutcome) -> None:
         named = slot if answer.request_id is None else self._slot_of(answer.request_id)
         flight = self._flights.get(named) if named is not None else None
         if flight is None or not flight.sent:

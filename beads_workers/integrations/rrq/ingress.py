@@ -173,7 +173,7 @@ class RrqIngress:
         self._alone_seconds = alone_seconds
         self._alone_at = inf
         self._open_by = open_by
-        self._over = False
+        self._stopped_accepting = False
         self._unread_bytes_max = unread_bytes_max
         self._serving = serving
         self._selector = selector
@@ -248,9 +248,9 @@ class RrqIngress:
 
     def stop_accepting(self) -> None:
         """Accept no more connections and begin no more requests: the run is ending."""
-        if self._over:
+        if self._stopped_accepting:
             return
-        self._over, self._open_by = True, inf
+        self._stopped_accepting, self._open_by = True, inf
         if self._acceptor is not None:
             self._acceptor.close()
             self._acceptor = None

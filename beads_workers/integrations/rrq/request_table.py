@@ -155,12 +155,12 @@ class Unanswered:
 class RrqConnection:
     """``line``: requests answered in turn; the first is under way.
 
-    ``over``: ignore further input.
+    ``ignored``: ignore further input.
     """
 
     line: list[Unanswered] = field(default_factory=list)
     unanswered: dict[int, Unanswered] = field(default_factory=dict)
-    over: bool = False
+    ignored: bool = False
 
 
 # --- service -------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class RequestTable:
     def received(self, conn_id: ConnId, payload: bytes, now: float, epoch: float) -> None:
         """Handle a whole frame. ``epoch``: the wall clock at ``now``, for deadlines."""
         connection = self._connections.get(conn_id)
-        if connection is None or connection.over:
+        if connection is None or connection.ignored:
             return
         try:
             envelope = parse(payload)
@@ -220,8 +220,8 @@ class RequestTable:
     def misread(self, conn_id: ConnId, why: str) -> None:
         """Close a connection that sent no valid frame: the start of the next frame is unknown."""
         connection = self._connections.get(conn_id)
-        if connection is not None and not connection.over:
-            connection.over = True
+        if connection is not None and not connection.ignored:
+            connection.ignored = True
             self._commands.append(CloseConnection(conn_id, why))
 
     def gone(self, conn_id: ConnId) -> None:
@@ -429,14 +429,14 @@ class RequestTable:
     def _cancel(self, cancel: wire.CancelRequest) -> None:
         if cancel.protocol_version not in wire.VERSIONS:
             return
-        for unanswered in self._meant(cancel):
+        for unanswered in self._to_cancel(cancel):
             unanswered.cancelled = True
             if unanswered.issue_id in self._taken:
                 self._end(unanswered, "cancelled")
             else:
                 self._answer(unanswered, failed(unanswered.ids, "cancelled", type=wire.CANCELLED))
 
-    def _meant(self, cancel: wire.CancelRequest) -> list[Unanswered]:
+    def _to_cancel(self, cancel: wire.CancelRequest) -> list[Unanswered]:
         if cancel.request_id is not None:
             unanswered = self._by_request.get(cancel.request_id)
             return (

@@ -29,7 +29,9 @@ def plan(task: Task, call: Call | None, settings: WorkerSettings) -> Plan | NotR
     """Return a plan of one step, a call; no program is started and no file is read."""
     work = settings.work
     if call is None and work.function is not None:
-        call = Call(work.function, kwargs={"issue": task.payload.get("issue") or _said(task)})
+        call = Call(
+            work.function, kwargs={"issue": task.payload.get("issue") or _issue_fields(task)}
+        )
     if call is None:
         return NotRunnable(NO_FUNCTION)
     name, function = route(call.path)
@@ -102,7 +104,7 @@ def error_lines(answer: wire.RequestOutcome) -> str:
     return "\n".join(lines)[: limits.LOG_BYTES_MIN] + "\n"
 
 
-def _said(task: Task) -> dict[str, Any]:
+def _issue_fields(task: Task) -> dict[str, Any]:
     return {"id": task.issue_id, "title": task.title, "description": task.description}
 
 

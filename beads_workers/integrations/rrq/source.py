@@ -10,7 +10,7 @@ from typing import Any
 
 from beads_workers.core import source
 from beads_workers.core.model import Call, IssueId, Job, value
-from beads_workers.executors.files import whole
+from beads_workers.executors.files import with_result
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.request_table import RequestTable, Unanswered
 
@@ -170,7 +170,7 @@ class RrqSource:
             source.Settled(
                 each,
                 source.Result.APPLIED,
-                self.serving.settled(each.issue_id, whole(each.outcome)),
+                self.serving.settled(each.issue_id, with_result(each.outcome)),
             )
             for each in settlements
         ]

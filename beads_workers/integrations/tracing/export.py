@@ -42,9 +42,9 @@ class Exporter:
     """An OTLP exporter, configured by the standard variables, which the package reads itself."""
 
     def __init__(self) -> None:
-        self._said = _Said()
+        self._last_message = _LastMessage()
         log = logging.getLogger("opentelemetry")
-        log.addHandler(self._said)
+        log.addHandler(self._last_message)
         log.propagate = False
         self._exporter = OTLPSpanExporter()
         made = Resource.create({SERVICE_NAME: SERVICE, "service.version": __version__})
@@ -53,11 +53,11 @@ class Exporter:
 
     def export(self, spans: Sequence[Span]) -> str:
         """Export spans; see ``Batches``. Gives up after the time of the standard variable: 10 s."""
-        self._said.last = ""
+        self._last_message.last = ""
         result = self._exporter.export([self._readable(span) for span in spans])
         if result is SpanExportResult.SUCCESS:
             return ""
-        return self._said.last or "the collector did not take them"
+        return self._last_message.last or "the collector did not take them"
 
     def _readable(self, span: Span) -> ReadableSpan:
         error = span.error
@@ -76,7 +76,7 @@ class Exporter:
         )
 
 
-class _Said(logging.Handler):
+class _LastMessage(logging.Handler):
     """Keeps the last message that the package logged."""
 
     last = ""
@@ -120,11 +120,11 @@ def main(journal: str) -> None:
     limits = bounds(os.environ)
     batches = Batches(Path(journal), Exporter().export, limits)
     threading.Thread(target=_send, args=(batches,), daemon=True).start()
-    told = 0
+    reported = 0
     while not select.select([0], [], [], limits.delay_seconds)[0]:
         batches.look()
-        if batches.account.dropped != told:
-            told = batches.account.dropped
+        if batches.account.dropped != reported:
+            reported = batches.account.dropped
             _say(batches.account)
     batches.finish(time.time(), LAST_SECONDS)
     _say(batches.account)

@@ -46,8 +46,8 @@ def tracing(asked: bool | None, environment: Mapping[str, str]) -> Tracing | Non
         raise CommandError("--trace needs OpenTelemetry, which is not installed", hint, EXIT_USAGE)
     spoken = _traces(environment, "PROTOCOL")
     if spoken and spoken != PROTOCOL:
-        said = f"OTEL_EXPORTER_OTLP_PROTOCOL is {spoken[:40]!r}: spans are sent as {PROTOCOL}"
-        raise CommandError(said, f"OTEL_EXPORTER_OTLP_PROTOCOL={PROTOCOL}", EXIT_USAGE)
+        message = f"OTEL_EXPORTER_OTLP_PROTOCOL is {spoken[:40]!r}: spans are sent as {PROTOCOL}"
+        raise CommandError(message, f"OTEL_EXPORTER_OTLP_PROTOCOL={PROTOCOL}", EXIT_USAGE)
     ratio, follows_parent = _sampler(environment)
     return Tracing(secrets.token_hex(16), ratio, follows_parent)
 
@@ -78,8 +78,8 @@ def _sampler(environment: Mapping[str, str]) -> tuple[float, bool]:
         except ValueError:
             ratio = -1.0
         if not 0 <= ratio <= 1:
-            said = f"OTEL_TRACES_SAMPLER_ARG is {text[:40]!r}"
-            raise CommandError(said, "a number from 0 to 1", EXIT_USAGE)
+            message = f"OTEL_TRACES_SAMPLER_ARG is {text[:40]!r}"
+            raise CommandError(message, "a number from 0 to 1", EXIT_USAGE)
     return ratio, follows_parent
 
 

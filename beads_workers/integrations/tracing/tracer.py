@@ -190,9 +190,9 @@ class Tracer:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        self._said = self._process.stdout
-        os.set_blocking(self._said.fileno(), False)
-        selector.register(self._said, selectors.EVENT_READ, lambda mask: self._hear())
+        self._stdout = self._process.stdout
+        os.set_blocking(self._stdout.fileno(), False)
+        selector.register(self._stdout, selectors.EVENT_READ, lambda mask: self._receive())
 
     @property
     def pid(self) -> int:
@@ -202,7 +202,7 @@ class Tracer:
     def finish(self) -> None:
         """Wait for the last spans, no longer than ``LAST_SECONDS``: the journal is complete."""
         self._forget()
-        os.set_blocking(self._said.fileno(), True)
+        os.set_blocking(self._stdout.fileno(), True)
         try:
             # This also closes its stdin.
             rest, _ = self._process.communicate(timeout=LAST_SECONDS)
@@ -210,14 +210,14 @@ class Tracer:
             self._process.kill()
             rest, _ = self._process.communicate()
         self._take_in(rest)
-        said = f"{counted(self.account.exported, 'span')} exported"
+        text = f"{counted(self.account.exported, 'span')} exported"
         if self.account.dropped:
-            said += f", {self.account.dropped} dropped: {printable(self.account.error)}"
-        say("tracing", said)
+            text += f", {self.account.dropped} dropped: {printable(self.account.error)}"
+        say("tracing", text)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
-            received = os.read(self._said.fileno(), LINE_BYTES_MAX)
+            received = os.read(self._stdout.fileno(), LINE_BYTES_MAX)
         except BlockingIOError:
             return
         except OSError:
@@ -247,5 +247,5 @@ class Tracer:
 
     def _forget(self) -> None:
         if self._selector is not None:
-            self._selector.unregister(self._said)
+            self._selector.unregister(self._stdout)
             self._selector = None

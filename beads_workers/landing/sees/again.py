@@ -50,7 +50,7 @@ class LookBeforeTrains:
         if proof.sight is Sight.RED:
             del self._proved[leads]  # The gate decides now, and the next train asks again.
         if proof.sight is Sight.CHECKOUT:
-            return f"{REFUSED}{'; '.join((*proof.found, proof.mend))}"
+            return f"{REFUSED}{'; '.join((*proof.found, proof.remedy))}"
         return ""
 
     @property

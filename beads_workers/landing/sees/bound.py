@@ -17,12 +17,12 @@ MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 
 
-def bind(over: Mapping[Path, Path]) -> None:
+def bind(mounts: Mapping[Path, Path]) -> None:
     """Bind each value over its key, for all processes that this one starts from now on. Raises
     ``OSError`` if the kernel does not allow it. The process must have one thread, and end soon."""
     _unshare()
     _mount("none", "/", MS_REC | MS_PRIVATE)
-    for place, file in over.items():
+    for place, file in mounts.items():
         _mount(str(file), str(place), MS_BIND)
 
 

@@ -141,10 +141,10 @@ def find_sources(common: str, commit: str, named: str, prefix: str = "") -> Sour
     files = [each for each in _files(common, commit) if not _is_left(each.name)]
     code = [f for f in files if PurePosixPath(f.name).suffix in LANGUAGES]
     words = re.split(r"[\s;&|()<>'\"=]+", named)
-    said = {os.path.normpath(f"{prefix}/{word}".lstrip("/")) for word in words if word}
+    named_files = {os.path.normpath(f"{prefix}/{word}".lstrip("/")) for word in words if word}
     if code:
-        return Sources(tuple(f for f in code if f.name not in said) or tuple(code))
-    rest = (f for f in files if f.name not in said and not _matches(f.name, LEFT_WHOLE))
+        return Sources(tuple(f for f in code if f.name not in named_files) or tuple(code))
+    rest = (f for f in files if f.name not in named_files and not _matches(f.name, LEFT_WHOLE))
     return Sources(tuple(rest), emptied=True)
 
 
@@ -152,14 +152,14 @@ def break_sources(common: str, commit: str, sources: Sources, ref: str) -> str:
     """Write a commit in which these sources are broken, and that ``ref`` holds; return it. Raises
     ``GitError``."""
     changed = list(_broken(common, sources))
-    said = "broken on purpose, to see whether verify tests it\n"
+    message = "broken on purpose, to see whether verify tests it\n"
     head = (
         f"commit {ref}\ncommitter beads-workers <beads-workers@localhost> 0 +0000\n"
-        f"data {len(said)}\n{said}from {commit}\n"
+        f"data {len(message)}\n{message}from {commit}\n"
     )
     stream = "".join((head, *(_row(source, text) for source, text in changed), "done\n"))
     # One pack, instead of a loose object for each source.
-    git(common, "fast-import", "--quiet", "--done", "--force", given=stream)
+    git(common, "fast-import", "--quiet", "--done", "--force", stdin=stream)
     return git(common, "rev-parse", "--verify", f"{ref}^{{commit}}").strip()
 
 
@@ -168,7 +168,7 @@ def _broken(common: str, sources: Sources) -> Iterator[tuple[SourceFile, str]]:
         yield from ((each, "") for each in sources.files)
         return
     asked = "".join(f"{each.blob}\n" for each in sources.files)
-    done = call(common, "cat-file", "--batch", given=asked)
+    done = call(common, "cat-file", "--batch", stdin=asked)
     rest = os.fsencode(done.output)
     for each in sources.files:
         head, _, rest = rest.partition(b"\n")

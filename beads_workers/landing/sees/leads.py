@@ -32,13 +32,13 @@ class Lead:
     """A lead. ``found``: the file that leads into the checkout; ``to``: the place there, from its
     top.
 
-    ``mend``: what to do about it; ``before``: text that fixes it before the line of verify, if a
+    ``remedy``: what to do about it; ``before``: text that fixes it before the line of verify, if a
     variable can.
     """
 
     found: str
     to: str
-    mend: str
+    remedy: str
     before: str = ""
 
 
@@ -161,8 +161,8 @@ def _editable(top: Path, file: Path, place: str, *, project: bool = False) -> It
         folder = folder.parent
     below = folder.relative_to(top) if folder.is_relative_to(top) else Path()
     at = "$BW_WORKTREE" if below == Path() else f"$BW_WORKTREE/{below}"
-    mend = "the worktree's sources come first, by an absolute path"
-    yield Lead(str(file), to, mend, f'PYTHONPATH="{at}" ')
+    remedy = "the worktree's sources come first, by an absolute path"
+    yield Lead(str(file), to, remedy, f'PYTHONPATH="{at}" ')
 
 
 # --- JavaScript ----------------------------------------------------------------------------------

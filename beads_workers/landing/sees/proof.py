@@ -37,12 +37,12 @@ Runs = Generator[Orders, list[GateResult], "Proof"]
 @value
 class Proof:
     """Result of a proof. ``found``: leads into the checkout, or why the result is not known.
-    ``mend``: the line, or the words, that fix it. ``opened``: sources of the checkout that are
+    ``remedy``: the line, or the words, that fix it. ``opened``: sources of the checkout that are
     opened while the check runs."""
 
     sight: Sight
     found: tuple[str, ...] = ()
-    mend: str = ""
+    remedy: str = ""
     opened: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -50,7 +50,8 @@ class Proof:
 @dataclass
 class Prover:
     """The proof of one commit. ``settings``: of the gate; ``commit``: the one to break; ``lane``:
-    number of the gate's worktree for its runs; runs beside them use the next one.
+    number of the gate worktree in which the proof runs the check; a second run beside it uses the
+    next number.
     ``passes``: verify is known to pass on that commit."""
 
     settings: LanderSettings
@@ -72,15 +73,15 @@ class Prover:
         if not self.sources.files:
             return Proof(Sight.UNKNOWN, ("it has no sources that could be broken",))
         with tempfile.TemporaryDirectory() as folder:
-            over = self._over(Path(folder))
-            bound = (self._bound(over, self.lane + 1),) if over else ()
+            copies = self._broken_copies(Path(folder))
+            bound = (self._bound(copies, self.lane + 1),) if copies else ()
             broken, *first = yield (self._broken(self.sources), *bound)
             if not _is_told(broken):
                 return Proof(Sight.UNKNOWN, (broken.why,))
-            reads, said = yield from self._reads(Path(folder), *first)
+            reads, output = yield from self._reads(Path(folder), *first)
         depends = broken.verdict is not GateVerdict.GREEN
         if reads:
-            return self._convicted(said)
+            return self._convicted(output)
         if depends and not (self.passes or (first and reads is False)):
             (unbroken,) = yield (self._order(self.commit),)
             if unbroken.verdict is not GateVerdict.GREEN:
@@ -98,45 +99,45 @@ class Prover:
     def _order(self, commit: str) -> GateOrder:
         return GateOrder(self.lane, commit, "", self.commit)
 
-    def _bound(self, over: Mapping[Path, Path], lane: int) -> GateOrder:
-        return replace(self._order(self.commit), lane=lane, before=partial(bind, over))
+    def _bound(self, mounts: Mapping[Path, Path], lane: int) -> GateOrder:
+        return replace(self._order(self.commit), lane=lane, before=partial(bind, mounts))
 
     def _reads(
         self, folder: Path, *first: GateResult
     ) -> Generator[Orders, list[GateResult], tuple[bool | None, str]]:
-        """Return whether the check reads the checkout, and its output then; None: it is not known.
-        The mounts are not allowed, a run tells nothing, or the check also fails without broken
-        files.
+        """Return whether the check reads the checkout, and its output if it does. None if that is
+        not known: because mounts are not allowed, a run tells nothing, or the check also fails
+        without broken files.
 
         Two red runs, with a green one in the same namespace between them, convict the check.
         ``first``: result of the first of these three; none if the checkout has no sources.
         """
-        results, said = list(first), ""
+        results, output = list(first), ""
         if not results:
             return False, ""
         for is_broken in (True, False, True):
             if not results:
-                # Written again each time: caches of builds go by the time of change.
-                over = self._over(folder) if is_broken else {}
-                results = yield (self._bound(over, self.lane),)
+                # Written again each time: build caches compare modification times.
+                copies = self._broken_copies(folder) if is_broken else {}
+                results = yield (self._bound(copies, self.lane),)
             result = results.pop()
             is_green = result.verdict is GateVerdict.GREEN
             if not _is_told(result) or not (is_broken or is_green):
                 return None, ""
             if is_broken and is_green:
                 return False, ""
-            said = result.text or said
-        return True, said
+            output = result.text or output
+        return True, output
 
-    def _over(self, folder: Path) -> dict[Path, Path]:
-        over = {}
+    def _broken_copies(self, folder: Path) -> dict[Path, Path]:
+        copies = {}
         for each in self.sources.files:
             place = self.top / each.name
             if place.is_file() and not place.is_symlink():
                 file = folder / f"broken{place.suffix}"
                 file.write_text(self.sources.text_of(each.name))
-                over[place] = file
-        return over
+                copies[place] = file
+        return copies
 
     def _without_mounts(self, *, depends: bool) -> Runs:
         """Decide by the leads, and report which sources are opened."""
@@ -153,7 +154,7 @@ class Prover:
         return self.sources.within(lead.to for lead in self.leads)
 
     def _opened(self) -> Generator[Orders, list[GateResult], tuple[str, ...]]:
-        """Yield two runs; return the sources that are opened in both, and not while none runs."""
+        """Yield two runs; return the sources that are opened in both, and not in the pause."""
         try:
             watch = Opened(self.top / each.name for each in self.sources.files)
         except OSError:
@@ -173,30 +174,30 @@ class Prover:
 
     # --- a conviction -----------------------------------------------------------------------------
 
-    def _convicted(self, said: str) -> Proof:
-        found = [self._read(said), *(f"{lead.found} leads to {lead.to}" for lead in self.leads)]
+    def _convicted(self, output: str) -> Proof:
+        found = [self._read(output), *(f"{lead.found} leads to {lead.to}" for lead in self.leads)]
         naming = self._naming()
         found[1:1] = [f"{name} names ${CHECKOUT}" for name in naming]
         shown = tuple(each for each in found if each)
-        return Proof(Sight.CHECKOUT, shown[: NAMED_MAX + 1], self._mend(naming))
+        return Proof(Sight.CHECKOUT, shown[: NAMED_MAX + 1], self._remedy(naming))
 
-    def _read(self, said: str) -> str:
+    def _read(self, output: str) -> str:
         """Return a text with the source of the checkout that the output names; "" if there is
         none."""
         known = {str(self.top / each.name) for each in self.sources.files}
-        named = re.findall(rf"{re.escape(str(self.top))}/[^\s:\"',)]+", said)
+        named = re.findall(rf"{re.escape(str(self.top))}/[^\s:\"',)]+", output)
         return next((f"it read {path}" for path in named if path in known), "")
 
     def _naming(self) -> list[str]:
-        """Return what names the checkout's variable: the line of verify, or files of the
+        """Return the places that mention ``$BW_CHECKOUT``: the line of verify, or files of the
         project."""
         verify = self.settings.verify or ""
         asked = ("grep", "-l", "-z", "-F", "-e", CHECKOUT, self.commit)
-        told = names(call(self.settings.worktrees.common, *asked).output)
+        files = names(call(self.settings.worktrees.common, *asked).output)
         line = ["verify"] if CHECKOUT in verify else []
-        return line + [each.partition(":")[2] for each in told][:NAMED_MAX]
+        return line + [each.partition(":")[2] for each in files][:NAMED_MAX]
 
-    def _mend(self, naming: list[str]) -> str:
+    def _remedy(self, naming: list[str]) -> str:
         verify = self.settings.verify or ""
         if before := next((each.before for each in self.leads if each.before), ""):
             name = before.partition("=")[0]
@@ -207,7 +208,7 @@ class Prover:
                 before = f"export {before.rstrip()}; "
             return f"verify = '{before}{rest}'" if "'" not in rest else f"{before}{rest}"
         if self.leads:
-            return self.leads[0].mend
+            return self.leads[0].remedy
         if naming:
             return f"leave ${CHECKOUT} out of {naming[0]}: verify runs in $BW_WORKTREE"
         return f"let it read nothing below {self.top}: verify runs in $BW_WORKTREE"
@@ -216,8 +217,8 @@ class Prover:
 def _is_told(result: GateResult) -> bool:
     """Return whether the result tells something about the sources.
 
-    It does not if a signal, a status of 128 or more, a shortage of the machine or our own
-    preparation ended the check.
+    It tells nothing if the check ended by a signal or with a status of 128 or more, if memory or
+    disk ran out, or if our own preparation failed.
     """
     if result.verdict is not GateVerdict.NONE:
         return True
@@ -228,5 +229,5 @@ def _is_told(result: GateResult) -> bool:
 _ENDED = re.compile(
     r"(?:verify|setup failed): (?:exit status (\d+)|it had not ended after \S+ seconds)(?=:|$)"
 )
-"""Beginning of the reason of a run that ended by itself, or too late. The reason does not
-match if a shortage of the machine follows, behind a semicolon."""
+"""Matches the reason of a run that ended by itself or was stopped at its time limit, but not if the
+gate has appended a note on a shortage of memory or disk (``; ...``)."""

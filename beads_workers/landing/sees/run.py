@@ -83,8 +83,8 @@ class ProofProcess:
         *lines, self._read = (self._read + data).split(b"\n")
         for line in map(json.loads, lines):
             self.runs += "began" in line
-            if (said := line.get("proof")) is not None:
-                self.proof = from_plain(Proof, said)
+            if (fields := line.get("proof")) is not None:
+                self.proof = from_plain(Proof, fields)
         if not data:
             self.process.wait()
             unknown = Proof(Sight.UNKNOWN, ("it ended without an answer",))

@@ -18,7 +18,7 @@ def _open(opening: Opening) -> Source:
         call_log=opening.call_log,
         call_seconds=settings.bd_seconds,
         shared=settings.shared,
-        whole=settings.work.reads_issues,
+        with_details=settings.work.reads_issues,
     )
 
 

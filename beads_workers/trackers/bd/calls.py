@@ -98,8 +98,8 @@ class BdCalls:
             self._told_end(process)
             answer = _answer(arguments[0], process.returncode, stdout, stderr, seconds)
         if could_not_begin(answer.status, answer.stderr):
-            said = answer.stderr.decode("utf-8", "replace")
-            raise SourceError(f"{plain(self.program)} {plain(said)}", "check bd --version")
+            error_text = answer.stderr.decode("utf-8", "replace")
+            raise SourceError(f"{plain(self.program)} {plain(error_text)}", "check bd --version")
         return answer
 
     def _find_tracker(self) -> None:

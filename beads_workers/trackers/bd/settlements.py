@@ -276,8 +276,8 @@ def _update(tracker: BdTracker, actor: str, group: Sequence[ConditionalWrite]) -
     answer = tracker.ask(arguments, ids=len(ids), actor=actor)
     after = group[0].status_after
     done = {row.issue_id for row in rows_of_group(answer) if row.status == after}
-    said = {refusal.issue_id: refusal.error for refusal in refusals(answer)}
-    return {i: said.get(i, "bd update did not change it") for i in ids if i not in done}
+    errors = {refusal.issue_id: refusal.error for refusal in refusals(answer)}
+    return {i: errors.get(i, "bd update did not change it") for i in ids if i not in done}
 
 
 def _fields(tracker: BdTracker, write: ConditionalWrite) -> list[str]:
@@ -354,13 +354,15 @@ class SettlementGroup:
         errors = apply(self.tracker, self.actor, writes)
         self._applied(writes, errors)
         if errors:
-            self._again([w.settlement for w in writes if w.settlement.issue_id in errors], errors)
+            self._retry_one_by_one(
+                [w.settlement for w in writes if w.settlement.issue_id in errors], errors
+            )
         answers = [self.answers[s.issue_id] for s in self.settlements]
         if self._trouble and all(a.result is source.Result.FAILED for a in answers):
             raise self._trouble
         return answers
 
-    def _again(self, settlements: Sequence[source.Settlement], errors: Errors) -> None:
+    def _retry_one_by_one(self, settlements: Sequence[source.Settlement], errors: Errors) -> None:
         """Look again at the issues of a refused or lost call, then write them one by one."""
         # An issue that was only refused for its open children is still ours: its work is done.
         writes = [

@@ -12,7 +12,7 @@ from typing import Any
 from beads_workers.core import limits, source
 from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
 from beads_workers.core.model import FLEETS, Filters, IssueId, Job, ListedIssue, call_of, path_of
-from beads_workers.core.ready import APART, HOLDING
+from beads_workers.core.ready import HIDDEN_KEYS, HOLDING
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.calls import BdCalls, BdResult
@@ -281,14 +281,14 @@ def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, sour
         part = safe[start : start + IDS_PER_CALL_MAX]
         # "show" fails if one issue is missing, and takes a part of an id for the whole.
         found = _list(tracker, "--all", "--limit=0", f"--id={','.join(part)}", ids=len(part))
-        seen |= {row.issue_id: _seen(row) for row in _whole(tracker, found)}
+        seen |= {row.issue_id: _seen(row) for row in _with_details(tracker, found)}
     return seen
 
 
 def unfinished(tracker: BdTracker, rows_max: int) -> list[source.Seen]:
     """See ``Source.unfinished``."""
     found = _list(tracker, "--sort=priority", f"--limit={rows_max}")
-    return [_seen(row) for row in _whole(tracker, found)]
+    return [_seen(row) for row in _with_details(tracker, found)]
 
 
 def ready(tracker: BdTracker) -> frozenset[IssueId]:
@@ -298,7 +298,7 @@ def ready(tracker: BdTracker) -> frozenset[IssueId]:
     return frozenset(row.issue_id for row in shown if row.status == OPEN)
 
 
-def _whole(tracker: BdTracker, found: Sequence[BdRow]) -> list[BdRow]:
+def _with_details(tracker: BdTracker, found: Sequence[BdRow]) -> list[BdRow]:
     """Return the rows of a listing with the parts that this ``bd`` may leave out: dependencies,
     deferral."""
     if tracker.abilities.brief_list:
@@ -379,8 +379,8 @@ class BdSource:
     replaces that of this process; ``call_seconds`` is the limit of a call that names no issue.
     ``shared``: other orchestrators work on this tracker. Then every write is a compare-and-swap,
     and issues they left are taken over when the lease has expired. ``known``: the ``abilities`` of
-    another source on the same ``bd``, which saves five calls. ``whole``: jobs have their issues
-    with comments and the results of their dependencies: one call more for twenty claims.
+    another source on the same ``bd``, which saves five calls. ``with_details``: jobs have their
+    issues with comments and the results of their dependencies: one call more for twenty claims.
     """
 
     name = "bd"
@@ -400,7 +400,7 @@ class BdSource:
         shared: bool = False,
         reuse_seconds: float = REUSE_SECONDS,
         known: BdFeatures | None = None,
-        whole: bool = False,
+        with_details: bool = False,
     ) -> None:
         self.actor = actor
         self.calls = source.Calls()
@@ -409,10 +409,10 @@ class BdSource:
         self._listings = Listings(self._tracker, filters, actor, listed_max, reuse_seconds)
         self._listed_max = listed_max
         self._shared = shared
-        self._whole = whole
+        self._with_details = with_details
         self._looked_for_others = -TAKEOVER_LOOK_SECONDS
         self._filters = filters
-        self._takes = 0
+        self._take_count = 0
         self._looked_for_held = boot_seconds()
         self._wrote_since_held = True
         self._claimed_since_look = False
@@ -492,8 +492,8 @@ class BdSource:
     def _look_due(self, limit: int, found: Sequence[BdRow]) -> bool:
         """Return whether a look is due, which costs a call: at the second take, and if no issue is
         left."""
-        self._takes += 1
-        if self._takes == HELD_AT_TAKE:
+        self._take_count += 1
+        if self._take_count == HELD_AT_TAKE:
             return True
         waited = boot_seconds() - self._looked_for_held >= limits.TAKEOVER_LOOK_SECONDS
         due = waited or self._wrote_since_held or self._shared
@@ -535,7 +535,7 @@ class BdSource:
 
     def _may_wait(self, row: BdRow) -> bool:
         """Return whether an open issue waits for others, unless a listing shows it as ready."""
-        apart = any(row.original.get(key) for key in (*APART, "defer_until"))
+        apart = any(row.original.get(key) for key in (*HIDDEN_KEYS, "defer_until"))
         return not apart and wanted(row, self._filters, self.actor)
 
     def _count_blocked(self, ready: Iterable[IssueId], *, complete: bool) -> int | None:
@@ -575,7 +575,7 @@ class BdSource:
             # This bd reads, then writes: of two claims at once, the last writer wins.
             seen = self._tracker.look([i for i in ids if i in won])
             won = {i: row for i, row in seen.items() if self._is_claimed(row)}
-        if self._whole:
+        if self._with_details:
             won = self._completed(won)
         self._claims_unanswered = ()
         leases = self._leases.claimed(won, began)
@@ -583,10 +583,10 @@ class BdSource:
 
     def _completed(self, won: Mapping[IssueId, BdRow]) -> dict[IssueId, BdRow]:
         """Complete the rows with all that the tracker knows; fields that the claim printed stay."""
-        told = self._tracker.whole(list(won))
+        details = self._tracker.details(list(won))
         return {
-            i: replace(row, original={**told[i].original, **row.original, **_nested(told[i])})
-            if i in told
+            i: replace(row, original={**details[i].original, **row.original, **_nested(details[i])})
+            if i in details
             else row
             for i, row in won.items()
         }
@@ -702,7 +702,7 @@ class BdSource:
         """See ``ReadableSource``."""
         safe = [i for i in dict.fromkeys(issue_ids) if is_safe_id(i)]
         there = self._tracker.look(safe)
-        return {i: _job(row) for i, row in self._tracker.whole(list(there)).items()}
+        return {i: _job(row) for i, row in self._tracker.details(list(there)).items()}
 
     def unfinished(self, rows_max: int) -> list[source.Seen]:
         """See ``Source``."""

@@ -270,8 +270,8 @@ def _braced(text: bytes) -> bytes:
 
 def _complaint(answer: BdResult) -> str:
     lines = answer.stderr.decode("utf-8", "replace").splitlines()
-    said = [line.removeprefix("Error: ") for line in lines if line.startswith("Error")]
-    return plain((said or [x for x in lines if x.strip()] or [""])[0])
+    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error")]
+    return plain((errors or [x for x in lines if x.strip()] or [""])[0])
 
 
 def _hint(message: str) -> str:
@@ -291,7 +291,7 @@ def _hint(message: str) -> str:
 VERSION_BYTES_MAX = 1000
 """Limit for the output of ``--version``: a program that prints more is none that we know."""
 
-WHOLE = ("help", "--all")
+ALL_HELP = ("help", "--all")
 """Arguments that print every help text at once, if this ``bd`` has them: four calls less in every
 start."""
 
@@ -339,7 +339,7 @@ def detect(calls: BdCalls) -> BdFeatures:
     """Ask ``bd`` for its features; raise ``SourceError`` if there is no ``bd``, or it cannot
     claim."""
     version = version_in(calls.run(["--version"]))
-    helps = _whole(calls) or _one_by_one(calls)
+    helps = _all_at_once(calls) or _one_by_one(calls)
     if not _has(helps.update, "--claim") or not _has(helps.update, "--json"):
         raise SourceError(
             f"bd {version} is too old: it cannot claim an issue",
@@ -362,10 +362,10 @@ def detect(calls: BdCalls) -> BdFeatures:
     )
 
 
-def _whole(calls: BdCalls) -> _Helps | None:
+def _all_at_once(calls: BdCalls) -> _Helps | None:
     """Read the help texts by one call; None if this ``bd`` has no such reference, or in another
     form."""
-    answer = calls.run(WHOLE)
+    answer = calls.run(ALL_HELP)
     if answer.status != 0:
         return None
     sections = _sections(answer.stdout.decode("utf-8", "replace"))
@@ -578,7 +578,7 @@ class BdTracker:
         listing = [*self._list(), "--all", f"--id={','.join(issue_ids)}"]
         return asked_for(self.ask(listing, ids=len(issue_ids)), issue_ids)
 
-    def whole(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
+    def details(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdRow]:
         """Return these issues with comments, and with their dependencies as objects.
 
         ``bd`` 1.3 leaves out comments by default; 0.x does not print why a dependency was closed,

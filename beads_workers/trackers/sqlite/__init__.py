@@ -14,7 +14,7 @@ def _open(opening: Opening) -> Source:
         actor=opening.actor,
         filters=opening.settings.filters,
         listed_max=opening.listed_max,
-        whole=opening.settings.work.reads_issues,
+        with_details=opening.settings.work.reads_issues,
     )
 
 

@@ -202,7 +202,7 @@ class SqliteSource:
     """See ``Source``. The file is opened at the first call, in the caller's thread.
 
     ``listed_max``: rows of a listing. ``clock``: seconds since 1970, for stored times and
-    deferrals. ``whole``: jobs describe the issues that they had to wait for.
+    deferrals. ``with_details``: jobs describe the issues that they had to wait for.
     """
 
     name = "sqlite"
@@ -216,7 +216,7 @@ class SqliteSource:
         filters: Filters,
         listed_max: int,
         clock: Callable[[], float] = time.time,
-        whole: bool = False,
+        with_details: bool = False,
     ) -> None:
         self.actor = actor
         self.calls = source.Calls()
@@ -224,7 +224,7 @@ class SqliteSource:
         self._filters = filters
         self._listed_max = listed_max
         self._clock = clock
-        self._whole = whole
+        self._with_details = with_details
         self._opened: _Opened | None = None
         self._told_held = False
         self._unanswered: tuple[IssueId, ...] = ()
@@ -300,7 +300,7 @@ class SqliteSource:
         """See ``ReadableSource``."""
         with self._call() as tracker:
             found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
-            return {job.issue_id: job for job in self._jobs(tracker, found, whole=True)}
+            return {job.issue_id: job for job in self._jobs(tracker, found, with_details=True)}
 
     def held(self) -> tuple[source.HeldElsewhere, ...]:
         """See ``ClaimingSource``."""
@@ -353,7 +353,7 @@ class SqliteSource:
         taken = tracker.store.claim(claimed, self.actor, self._now()) if claimed else []
         ends = len(rows) <= limit
         return source.Taken(
-            jobs=self._jobs(tracker, taken, whole=self._whole),
+            jobs=self._jobs(tracker, taken, with_details=self._with_details),
             listed=tuple(map(ListedIssue._make, rows[limit : limit + self._listed_max])),
             more=len(rows) > limit + self._listed_max,
             blocked=self._blocked(tracker),
@@ -385,9 +385,13 @@ class SqliteSource:
         )
 
     def _jobs(
-        self, tracker: _Opened, issues: Sequence[TrackerIssue], *, whole: bool
+        self, tracker: _Opened, issues: Sequence[TrackerIssue], *, with_details: bool
     ) -> tuple[Job, ...]:
-        named = {d.depends_on_id for issue in issues for d in issue.dependencies} if whole else ()
+        named = (
+            {d.depends_on_id for issue in issues for d in issue.dependencies}
+            if with_details
+            else ()
+        )
         known = {each.id: each for each in tracker.store.issues(named)} if named else {}
         return tuple(
             to_job(

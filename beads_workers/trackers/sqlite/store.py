@@ -256,14 +256,14 @@ _HELD_BY = f"""
 """
 """Pairs of an issue and one that holds it back directly, with a condition on ``d.issue_id``."""
 
-_APART = " OR ".join(f"json_extract(extra, '$.{key}') IS 1" for key in ready.APART)
+_HIDDEN = " OR ".join(f"json_extract(extra, '$.{key}') IS 1" for key in ready.HIDDEN_KEYS)
 
 _FLAGS = f"""CASE WHEN status IN {_LETS_GO} THEN 0 ELSE
   (EXISTS ({_HELD_BY.format("= issues.id")})
    OR EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS p ON p.id = d.depends_on_id
               WHERE d.issue_id = issues.id AND d.type = 'parent-child' AND p.blocked & 1))
   END
-  | 2 * ({_APART})
+  | 2 * ({_HIDDEN})
   | 4 * (due_us IS NOT NULL
    OR EXISTS (SELECT 1 FROM dependencies AS d JOIN issues AS p ON p.id = d.depends_on_id
               WHERE d.issue_id = issues.id AND d.type = 'parent-child'
@@ -306,7 +306,7 @@ class SqliteStore:
         rows = self._connection.execute(
             f"SELECT {_COLUMNS} FROM issues WHERE id IN {_LISTED}", (listed,)
         )
-        return self._whole(wanted, listed, rows)
+        return self._with_relations(wanted, listed, rows)
 
     def claim(self, ids: Iterable[str], actor: str, now: str) -> list[TrackerIssue]:
         """Give the issues of these ids to ``actor``; return them, in this order."""
@@ -317,7 +317,7 @@ class SqliteStore:
             f" WHERE id IN {_LISTED} RETURNING {_COLUMNS}",
             (IN_PROGRESS, actor, now, listed),
         )
-        return self._whole(wanted, listed, rows)
+        return self._with_relations(wanted, listed, rows)
 
     def ids(self, *, finished: bool) -> list[str]:
         """Return ids by priority and age; without ``finished`` only of issues that are not
@@ -429,7 +429,7 @@ class SqliteStore:
             graph[issue_id].append(needed)
         return find_cycle(graph)
 
-    def _whole(
+    def _with_relations(
         self, wanted: Iterable[str], listed: str, rows: Iterable[tuple[Any, ...]]
     ) -> list[TrackerIssue]:
         labels: dict[str, list[str]] = defaultdict(list)

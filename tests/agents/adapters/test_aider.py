@@ -7,7 +7,7 @@ import pytest
 from beads_workers.agents.adapter import AgentRequest, Permission
 from beads_workers.agents.events import Kind, Usage
 from beads_workers.agents.verdict import RunEnding, Verdict
-from tests.agents.streams import adapter, heard, stream
+from tests.agents.streams import adapter, stream, tally_of
 
 COUNTED = "Tokens: 1.2k sent, 1,020 cache hit, 20 received. Cost: $0.0033 message, $0.01 session."
 BUSY = "The API provider's servers are down or overloaded."
@@ -16,7 +16,7 @@ LOST = "The API provider is not able to authenticate you. Check your API key."
 
 def judged(*lines: str, changed: bool = True, clock: str = "") -> Verdict:
     ending = RunEnding(143 if clock else 0, changed=changed, clock=clock)
-    return adapter("aider").verdict(heard("aider", stream("Aider v0.86.2", *lines)), ending)
+    return adapter("aider").verdict(tally_of("aider", stream("Aider v0.86.2", *lines)), ending)
 
 
 def test_an_answer_is_known_by_its_count_of_tokens() -> None:
@@ -29,7 +29,7 @@ def test_an_answer_is_known_by_its_count_of_tokens() -> None:
         COUNTED,
         "Applied edit to a.py",
     )
-    tally = heard("aider", stream(*lines))
+    tally = tally_of("aider", stream(*lines))
     assert tally.usage == {"": Usage("", 180, 20, 1020, 0, 0.0033)}
     assert tally.activity == "editing a.py"
     assert judged(*lines).kind is Kind.DONE

@@ -7,7 +7,7 @@ import pytest
 from beads_workers.agents.adapter import AgentRequest
 from beads_workers.agents.events import Kind, Usage
 from beads_workers.agents.verdict import RunEnding
-from tests.agents.streams import GOOD, adapter, heard, stream
+from tests.agents.streams import GOOD, adapter, stream, tally_of
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,12 @@ from tests.agents.streams import GOOD, adapter, heard, stream
     ],
 )
 def test_a_bad_result_is_its_end(fields: dict[str, object], expected: Kind) -> None:
-    tally = heard("amp", stream({"type": "result", **fields}))
+    tally = tally_of("amp", stream({"type": "result", **fields}))
     assert adapter("amp").verdict(tally, RunEnding(1)).kind is expected
 
 
 def test_answers_are_counted() -> None:
-    assert heard("amp", GOOD["amp"]).usage == {"opus-1": Usage("opus-1", 1000, 20, 5)}
+    assert tally_of("amp", GOOD["amp"]).usage == {"opus-1": Usage("opus-1", 1000, 20, 5)}
 
 
 def test_a_thread_is_continued() -> None:

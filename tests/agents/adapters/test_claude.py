@@ -55,7 +55,7 @@ def failed(text: str, **more: Any) -> dict[str, Any]:
 
 def kind(*lines: dict[str, Any] | str, status: int = 1) -> Kind:
     """The verdict on such a run."""
-    tally = streams.heard("claude", streams.stream(streams.CLAUDE_INIT, *lines))
+    tally = streams.tally_of("claude", streams.stream(streams.CLAUDE_INIT, *lines))
     return (
         streams.adapter("claude")
         .verdict(tally, RunEnding(status, changed=True, at=streams.NOW))
@@ -116,7 +116,7 @@ def test_a_limit_of_the_account_has_its_reset() -> None:
     )
     assert Limit("five_hour", 1.0, RESET, rejected=True) in streams.events("claude", data)
     verdict = streams.adapter("claude").verdict(
-        streams.heard("claude", data), RunEnding(1, at=streams.NOW)
+        streams.tally_of("claude", data), RunEnding(1, at=streams.NOW)
     )
     assert (verdict.kind, verdict.until) == (Kind.LIMITED, RESET)
     assert verdict.why == TEXT_OF_LIMIT
@@ -127,7 +127,7 @@ def test_a_limit_of_an_older_version_has_the_reset_of_its_event() -> None:
     last = failed(TEXT_OF_LIMIT, terminal_reason="completed")
     data = streams.stream(streams.CLAUDE_INIT, REJECTED, error("rate_limit", TEXT_OF_LIMIT), last)
     verdict = streams.adapter("claude").verdict(
-        streams.heard("claude", data), RunEnding(1, at=streams.NOW)
+        streams.tally_of("claude", data), RunEnding(1, at=streams.NOW)
     )
     assert (verdict.kind, verdict.until) == (Kind.LIMITED, RESET)
 
@@ -250,7 +250,7 @@ def test_an_interrupted_run_says_so() -> None:
         *(0, 0, 0.0), subtype="error_during_execution", is_error=True, result=None,
         terminal_reason="aborted_streaming", errors=["[ede_diagnostic] x"],
     )  # fmt: skip
-    tally = streams.heard("claude", streams.stream(result))
+    tally = streams.tally_of("claude", streams.stream(result))
     assert streams.adapter("claude").verdict(tally, RunEnding(0)).why == "it was interrupted"
 
 
@@ -262,7 +262,7 @@ def test_a_refused_tool_is_told_once() -> None:
             0, 0, 0.0, permission_denials=[refusal, {**refusal, "tool_use_id": "u2"}]
         ),
     )
-    assert streams.heard("claude", data).denied == {"Bash": 2}
+    assert streams.tally_of("claude", data).denied == {"Bash": 2}
 
 
 def test_a_tool_that_is_denied_by_a_rule_is_one_that_there_is_not() -> None:
@@ -285,7 +285,7 @@ def test_a_tool_that_is_denied_by_a_rule_is_one_that_there_is_not() -> None:
 )  # fmt: skip
 def test_a_session_that_is_lost_is_said(line: dict[str, Any] | str) -> None:
     verdict = streams.adapter("claude").verdict(
-        streams.heard("claude", streams.stream(line)), RunEnding(1)
+        streams.tally_of("claude", streams.stream(line)), RunEnding(1)
     )
     assert (verdict.kind, verdict.session_lost) == (Kind.UNFINISHED, True)
 
@@ -335,7 +335,7 @@ def test_a_budget_that_is_used_up_has_its_usage_by_model() -> None:
             usage={"input_tokens": 0},
         ),
     )  # fmt: skip
-    assert streams.heard("claude", data).usage == {
+    assert streams.tally_of("claude", data).usage == {
         "opus-1": Usage("opus-1", 9000, 90, 5, money=1.0)
     }
 
@@ -343,9 +343,9 @@ def test_a_budget_that_is_used_up_has_its_usage_by_model() -> None:
 def test_without_models_the_total_is_that_of_the_main_loop() -> None:
     result = streams.claude_result(0, 0, 0.5, modelUsage={}, usage={"input_tokens": 7})
     data = streams.stream(streams.CLAUDE_INIT, result)
-    assert streams.heard("claude", data).usage == {"opus-1": Usage("opus-1", 7, money=0.5)}
+    assert streams.tally_of("claude", data).usage == {"opus-1": Usage("opus-1", 7, money=0.5)}
     last = Totals("s1", {"opus-1": Usage("opus-1", 5, money=0.25)})
-    assert streams.heard("claude", data, last).money() == 0.25
+    assert streams.tally_of("claude", data, last).money() == 0.25
 
 
 def test_its_failure_is_the_one_of_its_result() -> None:

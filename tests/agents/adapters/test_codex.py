@@ -23,7 +23,7 @@ from beads_workers.agents.events import (
 )
 from beads_workers.agents.totals import Totals
 from beads_workers.agents.verdict import RunEnding
-from tests.agents.streams import GOOD, NOW, adapter, events, heard, stream
+from tests.agents.streams import GOOD, NOW, adapter, events, stream, tally_of
 
 STARTED = {"type": "thread.started", "thread_id": "t1"}
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -78,7 +78,7 @@ def test_a_limit_names_its_reset_in_the_zone_of_the_process(
     message: str, until: float | None
 ) -> None:
     for lines in (failed(message), failed(message)[:1]):
-        tally = heard("codex", stream(STARTED, *lines))
+        tally = tally_of("codex", stream(STARTED, *lines))
         verdict = adapter("codex").verdict(tally, RunEnding(1, at=NOW, zone=BERLIN))
         assert (verdict.kind, verdict.until) == (Kind.LIMITED, until)
 
@@ -94,7 +94,7 @@ def test_a_limit_names_its_reset_in_the_zone_of_the_process(
     ],
 )
 def test_a_failed_turn_is_known_by_its_sentence(message: str, expected: Kind) -> None:
-    tally = heard("codex", stream(STARTED, *failed(message)))
+    tally = tally_of("codex", stream(STARTED, *failed(message)))
     assert adapter("codex").verdict(tally, RunEnding(1)).kind is expected
 
 
@@ -102,7 +102,7 @@ def test_an_error_line_is_not_the_end() -> None:
     again = "Reconnecting... 1/5 (unexpected status 401 Unauthorized: x)"
     data = stream(STARTED, {"type": "error", "message": again})
     assert events("codex", data)[1] == Retrying(again, Kind.NEEDS_PERSON)
-    tally = heard("codex", data + GOOD["codex"])
+    tally = tally_of("codex", data + GOOD["codex"])
     assert adapter("codex").verdict(tally, RunEnding(0, changed=True)).kind is Kind.DONE
     assert events("codex", stream({"type": "error", "message": "hm"})) == [Retrying("hm")]
 
@@ -174,13 +174,13 @@ def test_the_file_of_a_session_lies_below_the_day_of_its_id() -> None:
 
 def test_what_it_could_not_begin_is_told_on_stderr() -> None:
     data = b"thread/resume failed: no rollout found for thread id t9\n"
-    verdict = adapter("codex").verdict(heard("codex", data), RunEnding(1))
+    verdict = adapter("codex").verdict(tally_of("codex", data), RunEnding(1))
     assert (verdict.kind, verdict.session_lost) == (Kind.UNFINISHED, True)
 
 
 def test_what_it_complained_of_stands_before_its_trace() -> None:
     data = b"Error: it is empty (code 3)\n\nStack backtrace:\n   0: <unknown>\n   1: <unknown>\n"
-    verdict = adapter("codex").verdict(heard("codex", data), RunEnding(1))
+    verdict = adapter("codex").verdict(tally_of("codex", data), RunEnding(1))
     assert verdict.why == "Error: it is empty (code 3)"
 
 

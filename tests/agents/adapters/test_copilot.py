@@ -7,7 +7,7 @@ import pytest
 from beads_workers.agents.adapter import AgentRequest
 from beads_workers.agents.events import Kind, Retrying, Usage
 from beads_workers.agents.verdict import RunEnding
-from tests.agents.streams import GOOD, adapter, events, heard, stream
+from tests.agents.streams import GOOD, adapter, events, stream, tally_of
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from tests.agents.streams import GOOD, adapter, events, heard, stream
 def test_an_error_of_the_session_is_its_end(error: dict[str, object], expected: Kind) -> None:
     lines = {"type": "session.error", "data": error}, {"type": "result", "exitCode": 1}
     for data in (stream(*lines), stream(lines[0])):
-        verdict = adapter("copilot").verdict(heard("copilot", data), RunEnding(1))
+        verdict = adapter("copilot").verdict(tally_of("copilot", data), RunEnding(1))
         assert verdict.kind is expected
 
 
@@ -40,18 +40,20 @@ def test_a_retry_is_told() -> None:
 
 def test_an_exit_code_in_the_result_counts() -> None:
     data = GOOD["copilot"].replace(b'"exitCode": 0', b'"exitCode": 1')
-    assert adapter("copilot").verdict(heard("copilot", data), RunEnding(0)).kind is Kind.UNFINISHED
+    assert (
+        adapter("copilot").verdict(tally_of("copilot", data), RunEnding(0)).kind is Kind.UNFINISHED
+    )
 
 
 def test_a_run_that_was_interrupted_tells_exit_code_0() -> None:
     lines = {"type": "abort", "data": {"reason": "user_initiated"}}, {"type": "result"}
-    tally = heard("copilot", stream(lines[0], {**lines[1], "exitCode": 0}))
+    tally = tally_of("copilot", stream(lines[0], {**lines[1], "exitCode": 0}))
     verdict = adapter("copilot").verdict(tally, RunEnding(0, changed=True))
     assert (verdict.kind, verdict.why) == (Kind.UNFINISHED, "it was interrupted")
 
 
 def test_no_output_at_all_is_unfinished() -> None:
-    verdict = adapter("copilot").verdict(heard("copilot", b""), RunEnding(1))
+    verdict = adapter("copilot").verdict(tally_of("copilot", b""), RunEnding(1))
     assert (verdict.kind, verdict.why) == (Kind.UNFINISHED, "it exited with status 1")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from beads_workers.agents.adapter import AgentRequest, Permission
 from beads_workers.agents.events import Kind
 from beads_workers.agents.verdict import RunEnding
-from tests.agents.streams import GOOD, adapter, heard, stream
+from tests.agents.streams import GOOD, adapter, stream, tally_of
 
 CALL = {"function": {"name": "AskUserQuestion"}}
 VERSION = {"role": "meta", "type": "system.version"}
@@ -16,20 +16,20 @@ VERSION = {"role": "meta", "type": "system.version"}
 
 def test_a_failure_stands_on_stderr() -> None:
     line = "error: failed to run prompt: provider.auth_error: 401 {}"
-    verdict = adapter("kimi").verdict(heard("kimi", stream(VERSION, line)), RunEnding(1))
+    verdict = adapter("kimi").verdict(tally_of("kimi", stream(VERSION, line)), RunEnding(1))
     assert verdict.kind is Kind.NEEDS_PERSON
 
 
 def test_a_run_that_is_ended_while_it_tries_again_is_transient() -> None:
     again = {"role": "meta", "type": "turn.step.retrying", "status_code": 529}
-    tally = heard("kimi", stream(VERSION, {**again, "error_message": "529 {}"}))
+    tally = tally_of("kimi", stream(VERSION, {**again, "error_message": "529 {}"}))
     verdict = adapter("kimi").verdict(tally, RunEnding(143, clock="stall"))
     assert (verdict.kind, verdict.why) == (Kind.TRANSIENT, "529 {}")
 
 
 def test_a_run_that_names_no_session_is_unfinished() -> None:
     lines = GOOD["kimi"].splitlines(keepends=True)
-    tally = heard("kimi", b"".join(lines[:-1]))
+    tally = tally_of("kimi", b"".join(lines[:-1]))
     assert adapter("kimi").verdict(tally, RunEnding(0, changed=True)).kind is Kind.UNFINISHED
 
 
@@ -37,7 +37,7 @@ def test_what_it_asks_by_a_tool_is_known() -> None:
     given = json.dumps({"questions": [{"question": "In euros?"}]})
     asked = {**CALL, "function": {**CALL["function"], "arguments": given}}
     calls = {"role": "assistant", "tool_calls": [asked, CALL, {"function": {"arguments": "["}}]}
-    assert heard("kimi", stream(calls)).asked == ("In euros?",)
+    assert tally_of("kimi", stream(calls)).asked == ("In euros?",)
 
 
 def test_a_reviewer_has_no_tool_that_writes_and_stays_so_when_it_is_resumed() -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from beads_workers.agents.events import Kind, Usage
 from beads_workers.agents.verdict import RunEnding
-from tests.agents.streams import GOOD, adapter, heard, stream
+from tests.agents.streams import GOOD, adapter, stream, tally_of
 
 
 def test_each_step_costs_its_own() -> None:
-    tally = heard("opencode", GOOD["opencode"])
+    tally = tally_of("opencode", GOOD["opencode"])
     assert tally.usage == {"": Usage("", 1000, 20, 400, 0, 0.03)}
     assert tally.money() == 0.03
 
@@ -22,17 +22,17 @@ def test_each_step_costs_its_own() -> None:
 def test_an_error_is_its_end(status: int, expected: Kind) -> None:
     data = {"message": "It broke.", "statusCode": status, "isRetryable": False}
     line = {"type": "error", "sessionID": "o1", "error": {"name": "APIError", "data": data}}
-    tally = heard("opencode", stream(line))
+    tally = tally_of("opencode", stream(line))
     verdict = adapter("opencode").verdict(tally, RunEnding(1))
     assert (verdict.kind, verdict.why, tally.session) == (expected, "It broke.", "o1")
 
 
 def test_a_run_between_two_steps_is_unfinished() -> None:
     lines = GOOD["opencode"].splitlines(keepends=True)
-    tally = heard("opencode", b"".join(lines[:3]))
+    tally = tally_of("opencode", b"".join(lines[:3]))
     assert adapter("opencode").verdict(tally, RunEnding(0, changed=True)).kind is Kind.UNFINISHED
 
 
 def test_a_wait_for_a_quota_is_silence() -> None:
-    verdict = adapter("opencode").verdict(heard("opencode", b""), RunEnding(None, 15, "stall"))
+    verdict = adapter("opencode").verdict(tally_of("opencode", b""), RunEnding(None, 15, "stall"))
     assert verdict.why == "it said nothing for too long"

@@ -7,14 +7,14 @@ import pytest
 from beads_workers.agents.adapter import AgentRequest
 from beads_workers.agents.events import Kind
 from beads_workers.agents.verdict import RunEnding, Verdict
-from tests.agents.streams import GOOD, NOW, adapter, heard
+from tests.agents.streams import GOOD, NOW, adapter, tally_of
 
 LIMIT = b"Claude AI usage limit reached|1795342974\n"
 
 
 def judged(data: bytes, ending: RunEnding) -> Verdict:
     """The verdict on such a command."""
-    return adapter("plain").verdict(heard("plain", data), ending)
+    return adapter("plain").verdict(tally_of("plain", data), ending)
 
 
 def test_exit_status_0_is_done_unless_it_is_known_that_nothing_changed() -> None:
@@ -52,7 +52,7 @@ def test_75_asks_for_a_retry_that_charges_nothing() -> None:
 
 
 def test_json_that_it_prints_means_nothing() -> None:
-    tally = heard("plain", GOOD["claude"])
+    tally = tally_of("plain", GOOD["claude"])
     assert tally.result is None and not tally.usage and len(tally.printed) == 6
 
 

@@ -7,11 +7,11 @@ import pytest
 from beads_workers.agents.adapter import AgentRequest
 from beads_workers.agents.events import Kind, Usage
 from beads_workers.agents.verdict import RunEnding
-from tests.agents.streams import CLAUDE_INIT, GOOD, TOOL, adapter, claude_answer, heard, stream
+from tests.agents.streams import CLAUDE_INIT, GOOD, TOOL, adapter, claude_answer, stream, tally_of
 
 
 def test_each_answer_counts_once() -> None:
-    assert heard("qwen", GOOD["qwen"]).usage == {"opus-1": Usage("opus-1", 1990, 40, 10)}
+    assert tally_of("qwen", GOOD["qwen"]).usage == {"opus-1": Usage("opus-1", 1990, 40, 10)}
 
 
 @pytest.mark.parametrize(
@@ -26,20 +26,22 @@ def test_each_answer_counts_once() -> None:
 def test_an_error_stands_in_an_answer_as_well(error: str, expected: Kind) -> None:
     result = {"type": "result", "subtype": "error_during_execution", "is_error": True}
     words = claude_answer("m1", {"type": "text", "text": error})
-    tally = heard("qwen", stream(CLAUDE_INIT, words, {**result, "error": {"message": error}}))
+    tally = tally_of("qwen", stream(CLAUDE_INIT, words, {**result, "error": {"message": error}}))
     assert adapter("qwen").verdict(tally, RunEnding(1)).kind is expected
 
 
 @pytest.mark.parametrize("status", [53, 55])
 def test_its_caps_are_exit_statuses(status: int) -> None:
-    verdict = adapter("qwen").verdict(heard("qwen", stream(CLAUDE_INIT)), RunEnding(status))
+    verdict = adapter("qwen").verdict(tally_of("qwen", stream(CLAUDE_INIT)), RunEnding(status))
     assert verdict.kind is Kind.CAPPED
 
 
 def test_its_silence_is_that_of_its_model_unless_a_tool_runs() -> None:
     said = [CLAUDE_INIT, claude_answer("m1", TOOL), {"type": "user", "message": {}}]
     ends = [
-        adapter("qwen").verdict(heard("qwen", stream(*said[:n])), RunEnding(None, 15, clock)).kind
+        adapter("qwen")
+        .verdict(tally_of("qwen", stream(*said[:n])), RunEnding(None, 15, clock))
+        .kind
         for n, clock in ((1, "stall"), (2, "stall"), (3, "stall"), (3, "timeout"))
     ]
     assert ends == [Kind.TRANSIENT, Kind.UNFINISHED, Kind.TRANSIENT, Kind.UNFINISHED]

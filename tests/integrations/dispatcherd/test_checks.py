@@ -16,7 +16,7 @@ from tests.support.postgres import Postgres
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Patient:
+def project(tmp_path: Path) -> Patient:
     """A project whose tasks are in ``deeds`` and come over a socket."""
     found = patient(tmp_path)
     (found.folder / "deeds.py").touch()
@@ -24,123 +24,127 @@ def here(tmp_path: Path) -> Patient:
     return found
 
 
-def place(here: Patient) -> Path:
-    return here.folder / "d.sock"
+def place(project: Patient) -> Path:
+    return project.folder / "d.sock"
 
 
-def looked(here: Patient, *more: str) -> Diagnosis:
-    return here.doctor("--source", "dispatcherd:dispatcherd.yml", "--allow-module", "deeds", *more)
+def looked(project: Patient, *more: str) -> Diagnosis:
+    return project.doctor(
+        "--source", "dispatcherd:dispatcherd.yml", "--allow-module", "deeds", *more
+    )
 
 
 @pytest.fixture
-def listening(here: Patient) -> Iterator[Path]:
+def listening(project: Patient) -> Iterator[Path]:
     """Somebody, this process, is there already."""
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(place(here)))
+        server.bind(str(place(project)))
         server.listen()
-        yield place(here)
+        yield place(project)
 
 
-def test_sound_brokers_are_described_and_nothing_is_made(here: Patient, postgres: Postgres) -> None:
-    both = configuration(socket=place(here), postgres=postgres, channels=["tasks", 'Ünd "mehr'])
-    write(both, here.folder)
-    before = sorted(here.folder.iterdir())
-    found = looked(here)
+def test_sound_brokers_are_described_and_nothing_is_made(
+    project: Patient, postgres: Postgres
+) -> None:
+    both = configuration(socket=place(project), postgres=postgres, channels=["tasks", 'Ünd "mehr'])
+    write(both, project.folder)
+    before = sorted(project.folder.iterdir())
+    found = looked(project)
     assert (found.status, found.problems() & {"broker", "command"}) == (0, set()), found.shown
     free, served = (check["text"] for check in found.all("broker"))
-    assert free.startswith(f"{place(here)} is free")
+    assert free.startswith(f"{place(project)} is free")
     assert 'PostgreSQL (tasks, Ünd "mehr)' in served and f"/{postgres.name} as " in served
     assert "brings a notification in " in served
     assert found.one("command")["text"] == "functions of deeds, which are there"
-    assert sorted(here.folder.iterdir()) == before
+    assert sorted(project.folder.iterdir()) == before
 
 
-def test_as_many_workers_are_reckoned_with_as_the_configuration_asks_for(here: Patient) -> None:
-    write(configuration(socket=place(here), workers=23), here.folder)
-    assert "; 23 workers need " in looked(here).one("files")["text"]
-    assert "; 2 workers need " in looked(here, "-n", "2").one("files")["text"]
+def test_as_many_workers_are_reckoned_with_as_the_configuration_asks_for(project: Patient) -> None:
+    write(configuration(socket=place(project), workers=23), project.folder)
+    assert "; 23 workers need " in looked(project).one("files")["text"]
+    assert "; 2 workers need " in looked(project, "-n", "2").one("files")["text"]
 
 
-def test_short_urls_are_looked_at_like_files(here: Patient, postgres: Postgres) -> None:
+def test_short_urls_are_looked_at_like_files(project: Patient, postgres: Postgres) -> None:
     url = f"{postgres.url}?channel=tasks"
-    assert "PostgreSQL (tasks)" in here.doctor("--source", url).one("broker")["text"]
-    url = f"dispatcherd+unix://{place(here)}"
-    assert "is free" in here.doctor("--source", url).one("broker")["text"]
+    assert "PostgreSQL (tasks)" in project.doctor("--source", url).one("broker")["text"]
+    url = f"dispatcherd+unix://{place(project)}"
+    assert "is free" in project.doctor("--source", url).one("broker")["text"]
 
 
 def test_a_postgres_that_is_away_is_the_tracker_in_trouble(
-    here: Patient, lonely_postgres: Postgres
+    project: Patient, lonely_postgres: Postgres
 ) -> None:
-    write(configuration(postgres=lonely_postgres), here.folder)
+    write(configuration(postgres=lonely_postgres), project.folder)
     lonely_postgres.server.stop()
-    found = looked(here)
+    found = looked(project)
     assert found.status == 6
     assert found.one("broker")["status"] == "fail"
     assert found.one("broker")["text"].startswith("PostgreSQL (test_channel): connection ")
     assert found.one("broker")["remedy"] == "${EDITOR:-vi} dispatcherd.yml"
     lonely_postgres.server.start()
-    assert "broker" not in looked(here).problems()
+    assert "broker" not in looked(project).problems()
 
 
-def test_a_database_that_there_is_not_is_named(here: Patient, postgres: Postgres) -> None:
+def test_a_database_that_there_is_not_is_named(project: Patient, postgres: Postgres) -> None:
     url = f"{postgres.url}_missing?channel=tasks"
-    broker = here.doctor("--source", url).one("broker")
+    broker = project.doctor("--source", url).one("broker")
     assert '_missing" does not exist' in broker["text"]
     postgres.sql(f'create database "{postgres.name}_missing"')
     assert broker["remedy"].startswith("psql ")
-    assert here.type(broker["remedy"]).returncode == 0
+    assert project.type(broker["remedy"]).returncode == 0
 
 
-def test_a_socket_on_which_somebody_listens_names_whom(here: Patient, listening: Path) -> None:
-    broker = looked(here).one("broker")
+def test_a_socket_on_which_somebody_listens_names_whom(project: Patient, listening: Path) -> None:
+    broker = looked(project).one("broker")
     assert broker["status"] == "fail"
     assert f"somebody listens there already (pid {os.getpid()})" in broker["text"]
-    assert str(os.getpid()) in here.type(broker["remedy"]).stdout
+    assert str(os.getpid()) in project.type(broker["remedy"]).stdout
 
 
 def test_the_socket_of_the_fleet_that_runs_here_is_in_nobodys_way(
-    here: Patient, listening: Path
+    project: Patient, listening: Path
 ) -> None:
-    directory = RunDirectory(here.folder / ".beads-workers")
+    directory = RunDirectory(project.folder / ".beads-workers")
     directory.create()
     directory.write_info(RunInfo(os.getpid(), 1, "run", "s", "c", "p", "dispatcherd"))
-    found = looked(here).one("broker")
+    found = looked(project).one("broker")
     assert (found["status"], "the fleet that runs here" in found["text"]) == ("ok", True)
 
 
-def test_a_dead_socket_is_left_for_the_start_to_remove(here: Patient) -> None:
+def test_a_dead_socket_is_left_for_the_start_to_remove(project: Patient) -> None:
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(place(here)))
-    found = looked(here).one("broker")
+        server.bind(str(place(project)))
+    found = looked(project).one("broker")
     assert found["status"] == "ok" and found["text"].endswith("a dead socket there is removed")
-    assert place(here).is_socket()
+    assert place(project).is_socket()
 
 
-def test_what_is_no_socket_is_in_the_way(here: Patient) -> None:
-    place(here).write_text("precious")
-    found = looked(here).one("broker")
+def test_what_is_no_socket_is_in_the_way(project: Patient) -> None:
+    place(project).write_text("precious")
+    found = looked(project).one("broker")
     assert found["status"] == "fail" and found["text"].endswith("is there, and is no socket")
-    assert here.type(found["remedy"]).returncode == 0
+    assert project.type(found["remedy"]).returncode == 0
 
 
-def test_a_socket_below_a_file_cannot_be_made(here: Patient) -> None:
-    (here.folder / "file").touch()
-    write(configuration(socket=here.folder / "file" / "d.sock"), here.folder)
-    assert "is no folder" in looked(here).one("broker")["text"]
+def test_a_socket_below_a_file_cannot_be_made(project: Patient) -> None:
+    (project.folder / "file").touch()
+    write(configuration(socket=project.folder / "file" / "d.sock"), project.folder)
+    assert "is no folder" in looked(project).one("broker")["text"]
 
 
 @pytest.mark.parametrize("text", [None, "version: 1", "{", "version: 2\nbrokers: {rabbit: {}}"])
-def test_a_configuration_that_is_none_leads_to_it(here: Patient, text: str | None) -> None:
-    file = here.folder / "dispatcherd.yml"
+def test_a_configuration_that_is_none_leads_to_it(project: Patient, text: str | None) -> None:
+    file = project.folder / "dispatcherd.yml"
     file.unlink() if text is None else file.write_text(text)
-    found = looked(here)
+    found = looked(project)
     assert found.status == 6
     assert found.one("broker")["text"].startswith("--source: ")
     assert found.one("broker")["remedy"] == "${EDITOR:-vi} dispatcherd.yml"
 
 
-def test_a_module_that_is_not_there_could_not_be_called(here: Patient) -> None:
-    (here.folder / "deeds.py").unlink()
-    found = looked(here)
+def test_a_module_that_is_not_there_could_not_be_called(project: Patient) -> None:
+    (project.folder / "deeds.py").unlink()
+    found = looked(project)
     assert found.status == 1
     assert "there is no such module" in found.one("command")["text"]

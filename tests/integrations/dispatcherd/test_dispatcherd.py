@@ -14,7 +14,13 @@ import pytest
 
 from beads_workers.core.model import Call, OutcomeKind
 from beads_workers.core.settings import Ahead
-from beads_workers.runtime.functions import CallAsked, CallBegun, HostExited, HostProcess, Said
+from beads_workers.runtime.functions import (
+    CallAnswer,
+    CallAsked,
+    CallBegun,
+    HostExited,
+    HostProcess,
+)
 from tests.support.dispatcherd import Dispatcherd
 from tests.support.fleet import until
 
@@ -93,13 +99,13 @@ class Caller:
             call = Call(path, args, kwargs, {"uuid": "u1", **message})
             self.host.call(call, {"BW_WORKER_ID": "W3"}, log.fileno())
 
-    def heard(self) -> Said | CallAsked | HostExited:
+    def next_answer(self) -> CallAnswer | CallAsked | HostExited:
         """What it says next, but for that it has begun."""
-        while isinstance(said := self.next(), CallBegun):
+        while isinstance(message := self.next(), CallBegun):
             pass
-        return said
+        return message
 
-    def next(self) -> Said | CallAsked | CallBegun | HostExited:
+    def next(self) -> CallAnswer | CallAsked | CallBegun | HostExited:
         """What it says next."""
         poll = select.poll()
         poll.register(self.host.socket, select.POLLIN)
@@ -107,16 +113,16 @@ class Caller:
             assert poll.poll(PATIENCE_SECONDS * 1000), "it says nothing"
         return said
 
-    def said(self, path: str, *args: Any, **message: Any) -> Said:
+    def call(self, path: str, *args: Any, **message: Any) -> CallAnswer:
         """How it ends."""
         self.begin(path, *args, **message)
-        said = self.heard()
-        assert isinstance(said, Said), said
-        return said
+        message = self.next_answer()
+        assert isinstance(message, CallAnswer), message
+        return message
 
     def outcome(self, path: str, *args: Any, **message: Any) -> tuple[OutcomeKind, str]:
         """The same in short: its result or its error."""
-        outcome = self.said(path, *args, **message).outcome
+        outcome = self.call(path, *args, **message).outcome
         return outcome.kind, outcome.result or outcome.error
 
 
@@ -182,7 +188,7 @@ def test_callbacks_are_run_and_errbacks_after_a_failure(either: Caller) -> None:
     trace = str(either.folder / "trace")
     after = [{"task": "plain.write_down", "args": [trace, "callback"]}]
     failed = [{"task": "plain.write_down", "args": [trace, "errback"]}]
-    assert either.said("plain.echo", callbacks=after, errbacks=failed).outcome.kind is SUCCESS
+    assert either.call("plain.echo", callbacks=after, errbacks=failed).outcome.kind is SUCCESS
     assert Path(trace).read_text() == "callback\n"
     assert either.outcome("plain.fail", callbacks=after, errbacks=failed)[0] is ERROR
     assert Path(trace).read_text() == "callback\nerrback\ncallback\n"
@@ -191,17 +197,17 @@ def test_callbacks_are_run_and_errbacks_after_a_failure(either: Caller) -> None:
 @peers
 def test_a_callback_that_is_not_allowed_is_not_called(either: Caller) -> None:
     after = [{"task": "os.system", "args": ["touch pwned"]}]
-    assert either.said("plain.echo", callbacks=after).outcome.kind is SUCCESS
+    assert either.call("plain.echo", callbacks=after).outcome.kind is SUCCESS
     assert not (either.folder / "pwned").exists()
 
 
 @peers
 def test_a_bound_task_asks_and_waits_for_its_answer(either: Caller) -> None:
     either.begin("plain.ask", "running", {"uuid": "x"}, bind=True)
-    assert either.heard() == CallAsked("running", {"uuid": "x"})
+    assert either.next_answer() == CallAsked("running", {"uuid": "x"})
     either.host.tell({"worker-3": {"uuid": "x"}})
-    said = either.heard()
-    assert isinstance(said, Said)
+    said = either.next_answer()
+    assert isinstance(said, CallAnswer)
     assert said.outcome.result == '["u1",{"worker-3":{"uuid":"x"}}]'
 
 
@@ -211,8 +217,8 @@ def test_sigusr1_cancels_a_task_which_may_clean_up(either: Caller) -> None:
     either.begin("plain.sleep", 300, str(trace))
     until(lambda: trace.exists() and "begun" in trace.read_text())
     either.host.ask_to_cancel()
-    said = either.heard()
-    assert isinstance(said, Said) and said.outcome.kind is ERROR
+    said = either.next_answer()
+    assert isinstance(said, CallAnswer) and said.outcome.kind is ERROR
     assert trace.read_text() == "begun\nleft\n"
     assert either.outcome("plain.Adder", 1, 2) == (SUCCESS, "3")
 
@@ -233,10 +239,10 @@ def test_decorated_functions_and_classes_are_run(with_it: Caller) -> None:
 @peers
 def test_a_task_that_is_registered_with_bind_asks_without_saying_so(with_it: Caller) -> None:
     with_it.begin("decorated.ask", "alive")
-    assert with_it.heard() == CallAsked("alive", {})
+    assert with_it.next_answer() == CallAsked("alive", {})
     with_it.host.tell({"a": 1})
-    said = with_it.heard()
-    assert isinstance(said, Said) and said.outcome.result == '["u1",3,{"a":1}]'
+    said = with_it.next_answer()
+    assert isinstance(said, CallAnswer) and said.outcome.result == '["u1",3,{"a":1}]'
 
 
 @peers
@@ -246,16 +252,16 @@ def test_a_result_of_another_type_is_dropped_as_the_real_one_drops_it(with_it: C
 
 @peers
 def test_a_task_that_exits_has_its_result_and_stops_its_worker(with_it: Caller) -> None:
-    said = with_it.said("decorated.leave")
+    said = with_it.call("decorated.leave")
     assert (said.outcome.kind, said.outcome.result) == (SUCCESS, '"<exit>"')
     assert said.is_stopping
-    assert with_it.said("decorated.leave", {"a": 1}).outcome.result == '{"a":1}'
-    assert not with_it.said("decorated.doubled", 1).is_stopping
+    assert with_it.call("decorated.leave", {"a": 1}).outcome.result == '{"a":1}'
+    assert not with_it.call("decorated.doubled", 1).is_stopping
 
 
 @peers
 def test_a_retry_is_a_retry(with_it: Caller) -> None:
-    outcome = with_it.said("decorated.again").outcome
+    outcome = with_it.call("decorated.again").outcome
     assert (outcome.kind, outcome.retry_after_seconds) == (OutcomeKind.RETRY, 3)
 
 
@@ -265,8 +271,8 @@ def test_a_task_may_catch_its_cancellation(with_it: Caller) -> None:
     with_it.begin("decorated.stubborn", str(trace))
     until(lambda: trace.exists() and "begun" in trace.read_text())
     with_it.host.ask_to_cancel()
-    said = with_it.heard()
-    assert isinstance(said, Said) and said.outcome.result == '"kept"'
+    said = with_it.next_answer()
+    assert isinstance(said, CallAnswer) and said.outcome.result == '"kept"'
     assert trace.read_text() == "begun\ncleaned up\n"
 
 
@@ -276,7 +282,7 @@ def test_term_ends_a_task_at_once(either: Caller) -> None:
     either.begin("plain.sleep", 300, str(trace))
     until(lambda: trace.exists() and "begun" in trace.read_text())
     either.host.end(hard=False)
-    ended = either.heard()
+    ended = either.next_answer()
     assert ended == HostExited(-signal.SIGTERM)
 
 
@@ -292,13 +298,13 @@ def test_the_settings_choose_the_worker_class_and_let_tasks_publish(
     monkeypatch.setitem(os.environb, b"DISPATCHERD_CONFIG_FILE", os.fsencode(config))
     for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
         assert caller.outcome("decorated.doubled", 4) == (SUCCESS, "8")
-        caller.said("decorated.leave")
+        caller.call("decorated.leave")
         caller.host.retire()
     lines = ["start", "before decorated.doubled", "after 8", "before decorated.leave"]
     assert trace.read_text().splitlines() == [*lines, "after <exit>", "shutdown"]
     trace.unlink()
     for caller in _made(tmp_path, monkeypatch, Dispatcherd().packages):
-        caller.said("decorated.doubled", 4)
+        caller.call("decorated.doubled", 4)
         caller.host.retire()
     assert trace.read_text().splitlines()[-2:] == ["after 8", "shutdown"]
 
@@ -393,9 +399,9 @@ def test_what_got_ready_ahead_says_when_it_calls_and_only_for_the_first_of_a_nam
         (tmp_path / "go").touch()
         assert caller.next() == CallBegun()
         said = caller.next()
-        assert isinstance(said, Said) and said.outcome.result == "8"
+        assert isinstance(said, CallAnswer) and said.outcome.result == "8"
         caller.begin("decorated.doubled", 5)
-        assert isinstance(caller.next(), Said)
+        assert isinstance(caller.next(), CallAnswer)
         assert (tmp_path / "trace").read_text() == "begun\n"
 
 
@@ -406,7 +412,7 @@ def test_a_cancel_while_it_gets_ready_ends_it(
     for caller in _getting_ready(tmp_path, monkeypatch):
         caller.begin("decorated.doubled", 4)
         caller.host.ask_to_cancel()
-        assert caller.heard() == HostExited(-signal.SIGTERM)
+        assert caller.next_answer() == HostExited(-signal.SIGTERM)
 
 
 @peers

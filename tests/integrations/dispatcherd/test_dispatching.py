@@ -200,13 +200,13 @@ def test_figures_are_enabled_where_a_port_serves_them(served: Served) -> None:
     listener = listen(0)
     assert listener is not None
     server = serve(listener, served.selector, served.events.append, lambda: (Board(), 0.0))
-    heard: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     DispatcherControl(Tickets(), served.events.append, lambda: (Board(), 0.0), server).ask(
-        ControlRequest("metrics"), heard.append
+        ControlRequest("metrics"), answers.append
     )
     server.close()
-    (told,) = heard
-    assert told["enabled"] and told["status"] == server.describe()
+    (answer,) = answers
+    assert answer["enabled"] and answer["status"] == server.describe()
 
 
 def test_a_task_asks_over_the_connection_of_its_worker(served: Served, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_task_asks_over_the_connection_of_its_worker(served: Served, tmp_path:
 
     def is_asked() -> bool:
         served.turn()
-        workers.hear(time.monotonic())
+        workers.read_waiting(time.monotonic())
         return any(isinstance(each, ev.TasksAsked) for each in served.events)
 
     with socket.socket(socket.AF_UNIX) as worker:

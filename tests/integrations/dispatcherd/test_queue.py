@@ -108,7 +108,7 @@ def test_discard_drops_what_is_queued_running_or_blocked_already() -> None:
     dropped = bench.send(uuid="b", args=(1,), on_duplicate="discard")
     other = bench.send(uuid="c", args=(2,), on_duplicate="discard")
     assert (dropped.place, other.place) == (TaskPosition.OVER, TaskPosition.QUEUED)
-    assert bench.queue.over == [2]
+    assert bench.queue.finished == [2]
     assert bench.take() == ["a", "c"]
     assert bench.send(uuid="d", args=(2,), on_duplicate="discard").place is TaskPosition.OVER
     bench.end("c")
@@ -154,7 +154,7 @@ def test_only_what_nobody_has_taken_is_cancelled_here() -> None:
     assert bench.take(1) == ["a"]
     assert [e.issue_id for e in bench.queue.untaken()] == ["b", "d", "c"]
     assert bench.queue.cancel([IssueId(i) for i in ("a", "b", "c", "d", "x")]) == 3
-    assert sorted(bench.queue.over) == [2, 3, 4]
+    assert sorted(bench.queue.finished) == [2, 3, 4]
     bench.pass_time(10.0)
     bench.end("a")
     assert bench.take() == []
@@ -170,7 +170,7 @@ def test_what_an_earlier_run_left_comes_before_what_came_since() -> None:
     queue.ended(IssueId("old-5"))
     queue.adopt(old, 100.0, EPOCH)
     assert [e.issue_id for e in queue.take(9, ())] == ["old-3", "new"]
-    assert queue.over == [5]
+    assert queue.finished == [5]
 
 
 def test_a_queue_is_full_by_bytes() -> None:
@@ -195,7 +195,7 @@ class Tasks(RuleBasedStateMachine):
         self.bench = Bench()
         self.sent: dict[int, QueuedTask] = {}
         self.out: list[str] = []
-        self.over: list[int] = []
+        self.finished: list[int] = []
 
     @rule(
         work=st.integers(0, 2), how=st.sampled_from(RULES), delay=st.sampled_from([0.0, 0.0, 2.0])
@@ -230,10 +230,10 @@ class Tasks(RuleBasedStateMachine):
     @invariant()
     def each_is_in_one_place(self) -> None:
         queue = self.bench.queue
-        self.over += queue.over
-        queue.over.clear()
+        self.finished += queue.finished
+        queue.finished.clear()
         over = {n for n, entry in self.sent.items() if entry.place is TaskPosition.OVER}
-        assert sorted(self.over) == sorted(over)
+        assert sorted(self.finished) == sorted(over)
         untaken = [entry.number for entry in queue.untaken()]
         taken = [n for n, entry in self.sent.items() if entry.place is TaskPosition.TAKEN]
         assert sorted([*untaken, *taken, *over]) == sorted(self.sent)

@@ -129,7 +129,7 @@ def test_how_it_ended_is_on_file_when_it_is_settled(
 
 def test_what_a_stop_interrupts_is_kept_only_where_another_try_is_allowed(place: Place) -> None:
     for again in (False, True):
-        source = place.source(again=again)
+        source = place.source(retries_interrupted=again)
         send(source, "a")
         taken(source)
         source.is_ending = True
@@ -158,8 +158,8 @@ def test_a_start_takes_up_what_was_left_but_for_what_had_ended_or_begun(place: P
 
 
 def test_where_another_try_is_allowed_what_had_begun_runs_again(place: Place) -> None:
-    send(place.source(again=True), "a", "b")
-    living = place.source(again=True)
+    send(place.source(retries_interrupted=True), "a", "b")
+    living = place.source(retries_interrupted=True)
     (answer,) = living.recover(CrashedRun("dead", begun=(A,)))
     assert answer.settlement.action is Action.RELEASE
     assert (taken(living), living.troubles) == (["a", "b"], [])

@@ -35,7 +35,7 @@ def spool(tmp_path: Path) -> module.Spool:
 
 def test_what_was_written_is_read_as_it_was(spool: module.Spool) -> None:
     spool.append([entry(1), entry(2)])
-    spool.append([entry(3)], over=[1])
+    spool.append([entry(3)], finished=[1])
     found = module.read_spool(spool.path.read_bytes())
     assert (list(found.entries), found.last, found.damaged) == ([2, 3], 3, 0)
     read = found.entries[3]
@@ -66,7 +66,7 @@ def test_a_start_forgets_what_is_over_and_goes_on_behind_the_rest(tmp_path: Path
     spool, found = opened(path)
     assert (list(found.entries), found.last) == ([2], 2)
     assert path.read_bytes() == module.write_entry(entry(2))
-    spool.append([entry(3)], over=[2])
+    spool.append([entry(3)], finished=[2])
     assert numbers(path.read_bytes()) == [3]
 
 
@@ -84,7 +84,7 @@ def test_an_empty_one_shrinks(spool: module.Spool, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "ANEW_BYTES", 100)
     spool.append([entry(1)])
     assert not spool.wants_rewriting
-    spool.append([], over=[1])
+    spool.append([], finished=[1])
     assert spool.wants_rewriting
     spool.rewrite([])
     assert spool.path.read_bytes() == b"" and not spool.wants_rewriting
@@ -103,11 +103,11 @@ def test_what_is_mostly_over_is_written_anew_with_what_is_on_file(
 ) -> None:
     monkeypatch.setattr(module, "REWRITE_BYTES", 500)
     spool.append([entry(n) for n in range(1, 20)])
-    spool.append([], over=list(range(1, 15)))
+    spool.append([], finished=list(range(1, 15)))
     assert spool.wants_rewriting
     spool.rewrite([entry(n) for n in range(15, 25)])
     assert numbers(spool.path.read_bytes()) == list(range(15, 20)), "20 is not on file yet"
-    spool.append([entry(20)], over=[15])
+    spool.append([entry(20)], finished=[15])
     assert numbers(spool.path.read_bytes()) == [16, 17, 18, 19, 20]
 
 

@@ -45,7 +45,7 @@ WAYS = {
 }
 
 
-def told(entries: Iterable[Entry]) -> list[Envelope]:
+def envelopes_of(entries: Iterable[Entry]) -> list[Envelope]:
     """Every envelope, from the journal as it is read back."""
     fold = Envelopes()
     read = (decode(encode(entry)) for entry in entries)
@@ -53,7 +53,7 @@ def told(entries: Iterable[Entry]) -> list[Envelope]:
 
 
 def states(entries: Iterable[Entry]) -> list[str]:
-    return [each.state.value for each in told(entries)]
+    return [each.state.value for each in envelopes_of(entries)]
 
 
 def working(call: Call | None = HELLO, **others: Any) -> Play:
@@ -69,7 +69,7 @@ def test_a_call_is_enqueued_running_and_done_with_what_it_returned() -> None:
     play.wait(3.9)
     play.do(done(1, "a", result={"sent": 1}))
     play.answer()
-    before, at_work, over = told(play.entries)
+    before, at_work, over = envelopes_of(play.entries)
     assert to_fields(before) == {
         "job_id": "a",
         "job_path": "jobs.mail.hello",
@@ -88,7 +88,7 @@ def test_a_call_is_enqueued_running_and_done_with_what_it_returned() -> None:
 
 
 def test_an_issue_that_names_no_function_is_a_beads_issue() -> None:
-    assert {e.job_path for e in told(working(None).entries)} == {"beads.issue"}
+    assert {e.job_path for e in envelopes_of(working(None).entries)} == {"beads.issue"}
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_job_of_a_queue_is_an_envelope_before_anybody_has_it() -> None:
 def test_a_retry_goes_back_to_enqueued_with_its_number_and_its_time() -> None:
     play = working()
     play.do(failed(1, "a", "boom"))
-    back = told(play.entries)[-1]
+    back = envelopes_of(play.entries)[-1]
     assert (back.state, back.attempt, back.error) == (JobState.ENQUEUED, 2, None)
     assert back.ts_started is None and back.ts_finished is None
     assert back.next_retry_at is not None and 0 < back.next_retry_at - EPOCH <= 10
@@ -120,7 +120,7 @@ def test_a_retry_goes_back_to_enqueued_with_its_number_and_its_time() -> None:
     play.answer(job("a", call=HELLO, enqueued_at=PUT))
     play.do(ready(1))
     assert states(play.entries) == ["enqueued", "running", "enqueued", "running"]
-    again = told(play.entries)[-1]
+    again = envelopes_of(play.entries)[-1]
     assert (again.attempt, again.next_retry_at) == (2, None)
 
 
@@ -138,7 +138,7 @@ def test_what_is_quarantined_is_an_error_with_its_reason(
     play = working(policy=Policy(attempts_max=1))
     play.wait(2)
     play.do(message)
-    last = told(play.entries)[-1]
+    last = envelopes_of(play.entries)[-1]
     assert (last.state, last.reason) == (JobState.ERROR, reason)
     assert last.error is not None and last.error.startswith(error)
     assert (last.ts_started, last.ts_finished) == (int(EPOCH), int(EPOCH) + 2)
@@ -150,7 +150,7 @@ def test_a_worker_that_dies_is_lost() -> None:
     play.answer(job("a", enqueued_at=PUT))
     play.do(lost(1))
     play.reap(1, 137)
-    last = told(play.entries)[-1]
+    last = envelopes_of(play.entries)[-1]
     assert (last.state, last.reason, last.attempt) == (JobState.ERROR, "lost", 1)
 
 
@@ -160,7 +160,7 @@ def test_what_a_person_takes_away_is_cancelled_and_a_retry_enqueues_it() -> None
     play.do(cancelled(1, "a"))
     play.answer()
     assert states(play.entries) == ["enqueued", "running", "enqueued", "error"]
-    last = told(play.entries)[-1]
+    last = envelopes_of(play.entries)[-1]
     assert (last.reason, last.error) == ("cancelled", "released by a person")
     play.do(RetryAskedFor(Ticket(2), (IssueId("a"),)))
     assert states(play.entries)[-1] == "enqueued"
@@ -170,7 +170,7 @@ def test_what_a_stop_requeues_waits_with_the_same_number() -> None:
     play = working()
     play.do(ev.StopAsked())
     play.do(cancelled(1, "a"))
-    last = told(play.entries)[-1]
+    last = envelopes_of(play.entries)[-1]
     assert (last.state, last.attempt, last.next_retry_at) == (JobState.ENQUEUED, 1, None)
 
 
@@ -195,7 +195,7 @@ def test_what_earlier_runs_left_is_known_with_its_call() -> None:
     )
     quarantined = rec.Checkpointed("b", "t", 3, quarantined=True, error="boom", outcome="timeout")
     pending = rec.Checkpointed("c", claimed_by="actor/run-0")
-    waits, failed_before = told(Play(checkpointed=[cooling, quarantined, pending]).entries)
+    waits, failed_before = envelopes_of(Play(checkpointed=[cooling, quarantined, pending]).entries)
     assert (waits.state, waits.attempt, waits.next_retry_at) == (JobState.ENQUEUED, 2, EPOCH + 9)
     assert (waits.job_path, waits.args, waits.ts_enqueued) == ("m.f", ("you",), int(EPOCH) - 101)
     assert (failed_before.state, failed_before.error) == (JobState.ERROR, "boom")
@@ -212,7 +212,7 @@ def test_arguments_that_are_too_long_are_named_instead() -> None:
     ):
         play = working(Call("m.f", args, kwargs))
         play.do(done(1, "a"))
-        for each in told(play.entries):
+        for each in envelopes_of(play.entries):
             assert (each.args, each.kwargs, each.omitted) == kept
     assert max(len(encode(entry)) for entry in play.entries) < 1000
 
@@ -220,20 +220,22 @@ def test_arguments_that_are_too_long_are_named_instead() -> None:
 def test_a_long_result_is_where_its_file_says() -> None:
     play = working()
     play.do(done(1, "a", result_file="/run/results/a.1.json"))
-    assert to_fields(told(play.entries)[-1])["result_file"] == "/run/results/a.1.json"
+    assert to_fields(envelopes_of(play.entries)[-1])["result_file"] == "/run/results/a.1.json"
 
 
 def test_a_note_that_a_function_returns_is_its_result() -> None:
     play = working()
     play.do(done(1, "a", result={"note": "merged"}))
-    assert told(play.entries)[-1].result == {"note": "merged"}
+    assert envelopes_of(play.entries)[-1].result == {"note": "merged"}
 
 
 def sent(*records: rec.Record) -> list[Envelope]:
     """Of a job that another orchestrator has sent to us."""
     run = rec.RunStarted("run-1", 1, "actor/run-1", "rrq", "/project")
     claimed = rec.Claimed("a", "render", 2, "default#render", Arguments((1,)), PUT)
-    return told(Entry(record, EPOCH + n, n) for n, record in enumerate((run, claimed, *records)))
+    return envelopes_of(
+        Entry(record, EPOCH + n, n) for n, record in enumerate((run, claimed, *records))
+    )
 
 
 @pytest.mark.parametrize(
@@ -286,7 +288,7 @@ def test_damaged_arguments_are_omitted_ones(line: str) -> None:
     claimed = decode(json.dumps(row).encode())
     assert claimed is not None
     finished = Entry(rec.Finished("a", "W1", 1, "r", "success", "finish", result="{"), EPOCH, 0.0)
-    first, last = told([claimed, finished])
+    first, last = envelopes_of([claimed, finished])
     assert first.omitted == ("args", "kwargs")
     assert last.omitted == ("args", "kwargs") and last.result is None
 
@@ -323,8 +325,8 @@ def test_a_night_with_everything_that_goes_wrong_is_told_in_envelopes() -> None:
 def test_whatever_goes_wrong_every_job_moves_along_the_allowed_ways(seed: int) -> None:
     world = World(Options(seed), Mutant())
     assert not world.run().violation
-    told = world.check.accounts.told
-    count, jobs = _hold([e for _, e in told[run_id]] for run_id in sorted(told))
+    envelopes_of = world.check.accounts.told
+    count, jobs = _hold([e for _, e in envelopes_of[run_id]] for run_id in sorted(envelopes_of))
     assert count > 50
     shown = {i for i, e in jobs.items() if e.state is JobState.ERROR and e.reason != "cancelled"}
     accounts = world.check.accounts

@@ -24,7 +24,7 @@ class Clock:
 
 
 class Run:
-    """One run of ours. It has joined; ``maintenance`` never waits. ``told``: what the core would
+    """One run of ours. It has joined; ``maintenance`` never waits. ``events``: what the core would
     be."""
 
     def __init__(self, redis: Redis, name: str, who: str = "", clock: Clock | None = None) -> None:
@@ -37,9 +37,9 @@ class Run:
         self.runs = Runs(queue, name, link=link)
         self.holding = SharedState()
         self.holding.opened.set()
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self.maintenance = Maintenance(
-            self.store, self.runs, self.holding, self.who, self.told.append, self.clock, 0.01
+            self.store, self.runs, self.holding, self.who, self.events.append, self.clock, 0.01
         )
         self._own = redis
 

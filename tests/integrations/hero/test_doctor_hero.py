@@ -11,7 +11,7 @@ from tests.support.peers import Redis
 
 
 @pytest.fixture
-def here(tmp_path: Path, redis: Redis) -> Patient:
+def project(tmp_path: Path, redis: Redis) -> Patient:
     """A project whose settings name a queue, and a root for logs."""
     found = patient(tmp_path)
     (found.folder / "logs").mkdir(mode=0o700)
@@ -32,10 +32,10 @@ cpu_seconds = 5
     return found
 
 
-def test_a_sound_queue_is_described_and_left_as_it_is(here: Patient, redis: Redis) -> None:
+def test_a_sound_queue_is_described_and_left_as_it_is(project: Patient, redis: Redis) -> None:
     redis.command("config", "set", "appendonly", "yes")
     redis.command("lpush", "hero:work_queue:w1", "a")
-    found = here.doctor()
+    found = project.doctor()
     assert (found.status, found.problems() - {"git"}) == (0, set())
     assert found.all("redis")[0]["text"].endswith("1 job in hero:work_queue:w1")
     context = found.one("contexts")["text"]
@@ -43,37 +43,37 @@ def test_a_sound_queue_is_described_and_left_as_it_is(here: Patient, redis: Redi
     assert redis.command("dbsize").strip() == "1"
 
 
-def test_what_is_missing_is_made_by_the_remedy(here: Patient) -> None:
-    (here.folder / "logs").rmdir()
-    found = here.doctor()
+def test_what_is_missing_is_made_by_the_remedy(project: Patient) -> None:
+    (project.folder / "logs").rmdir()
+    found = project.doctor()
     assert found.status == 1
-    assert here.type(found.one("logs")["remedy"]).returncode == 0
-    assert "logs" not in here.doctor().problems()
-    (here.folder / "logs").chmod(0o777)
-    assert here.type(here.doctor().one("logs")["remedy"]).returncode == 0
-    assert "logs" not in here.doctor().problems()
+    assert project.type(found.one("logs")["remedy"]).returncode == 0
+    assert "logs" not in project.doctor().problems()
+    (project.folder / "logs").chmod(0o777)
+    assert project.type(project.doctor().one("logs")["remedy"]).returncode == 0
+    assert "logs" not in project.doctor().problems()
 
 
-def test_a_validator_that_is_not_there_fails(here: Patient) -> None:
-    (here.folder / "check").unlink()
-    assert "was not found" in here.doctor().one("contexts")["text"]
+def test_a_validator_that_is_not_there_fails(project: Patient) -> None:
+    (project.folder / "check").unlink()
+    assert "was not found" in project.doctor().one("contexts")["text"]
 
 
-def test_a_redis_that_is_away_is_the_tracker_in_trouble(here: Patient, redis: Redis) -> None:
+def test_a_redis_that_is_away_is_the_tracker_in_trouble(project: Patient, redis: Redis) -> None:
     redis.close()
-    found = here.doctor()
+    found = project.doctor()
     assert found.status == 6
     assert "does not answer" in found.one("redis")["text"]
 
 
-def test_a_queue_that_nobody_named_fails(here: Patient, redis: Redis) -> None:
-    settings = here.folder / "beads-workers.toml"
+def test_a_queue_that_nobody_named_fails(project: Patient, redis: Redis) -> None:
+    settings = project.folder / "beads-workers.toml"
     settings.write_text(settings.read_text().replace('worker = "w1"\n', ""))
-    assert "whose queue" in here.doctor().one("redis")["text"]
+    assert "whose queue" in project.doctor().one("redis")["text"]
 
 
 def test_keys_that_hold_something_else_are_named_with_what_removes_them(
-    here: Patient, redis: Redis
+    project: Patient, redis: Redis
 ) -> None:
     redis.command("lpush", "hero:work_queue:w1", "good", "bad", "ugly")
     waits = ("prerequisites", '["done", "first"]', "dependencies", "then")
@@ -86,7 +86,7 @@ def test_keys_that_hold_something_else_are_named_with_what_removes_them(
     redis.command("sadd", "hero:reply:ugly", "x")
     redis.command("set", "hero:stop_queue:w1", "x")
     redis.command("set", "hero:beads_workers:w1:holders", "x")
-    said = {check["text"]: check["remedy"] for check in here.doctor().all("redis")}
+    said = {check["text"]: check["remedy"] for check in project.doctor().all("redis")}
     assert {text for text in said if " holds " in text} == {
         "hero:job:bad holds a string, not a hash",
         "hero:job:first holds a list, not a hash",
@@ -98,7 +98,7 @@ def test_keys_that_hold_something_else_are_named_with_what_removes_them(
     assert said["hero:job:bad holds a string, not a hash"].endswith(" DEL hero:job:bad")
     redis.command("del", "hero:work_queue:w1")
     redis.command("set", "hero:work_queue:w1", "x")
-    found = here.doctor()
+    found = project.doctor()
     assert found.status == 6
     assert [c["text"] for c in found.all("redis")] == [
         "hero:work_queue:w1 holds a string, not a list"

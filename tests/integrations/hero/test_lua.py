@@ -50,7 +50,7 @@ def test_an_end_that_is_not_the_last_attempts_changes_nothing(redis: Redis) -> N
     run = Run(redis, "r1").joined()
     run.fetched()
     run.begun("a", most=2)
-    run.store.again([("a", "", 1, False)])
+    run.store.requeue([("a", "", 1, False)])
     assert client.field("a", "status") == "dispatched"
     run.begun("a", attempts=1, most=2)
     assert run.store.end([DONE]) == ["not ours"]
@@ -86,7 +86,7 @@ def test_no_attempt_is_begun_beyond_the_last(redis: Redis) -> None:
     run = Run(redis, "r1").joined()
     run.fetched()
     run.begun("a")
-    run.store.again([("a", "", 1, False)])
+    run.store.requeue([("a", "", 1, False)])
     assert run.begun("a", attempts=1, most=1) == ["spent"]
 
 
@@ -95,7 +95,7 @@ def test_what_was_never_begun_is_no_attempt(redis: Redis) -> None:
     run = Run(redis, "r1").joined()
     run.fetched()
     run.begun("a")
-    assert [run.store.again([("a", "", 1, True)]) for _ in range(2)] == [["done"]] * 2
+    assert [run.store.requeue([("a", "", 1, True)]) for _ in range(2)] == [["done"]] * 2
     assert run.store.attempts_of(["a"]) == [0]
     assert client.field("a", "status") == "dispatched"
 
@@ -150,7 +150,7 @@ def test_a_run_that_was_taken_over_can_end_begin_and_fetch_nothing(redis: Redis)
     asleep.dies()
     other.runs.requeue("r1", "dead")
     assert asleep.store.end([DONE]) == ["not ours"]
-    assert asleep.store.again([("a", "", 1, False)]) == ["not ours"]
+    assert asleep.store.requeue([("a", "", 1, False)]) == ["not ours"]
     assert asleep.begun("b") == ["evicted"]
     assert asleep.store.fetch(5) is None
     assert not asleep.runs.beat(asleep.who)

@@ -17,7 +17,7 @@ from tests.support.hero_client import TextbookClient
 from tests.support.peers import Redis
 
 
-def here(run: Run) -> list[str]:
+def buffered(run: Run) -> list[str]:
     return [kept.job.id for kept in run.holding.buffer.rows()]
 
 
@@ -32,7 +32,7 @@ def take(run: Run, count: int = 1) -> list[str]:
 
 
 def texts(run: Run) -> list[str]:
-    return [event.text for event in run.told if isinstance(event, Warned)]
+    return [event.text for event in run.events if isinstance(event, Warned)]
 
 
 def test_nothing_is_fetched_before_the_fleet_asks(redis: Redis) -> None:
@@ -43,8 +43,8 @@ def test_nothing_is_fetched_before_the_fleet_asks(redis: Redis) -> None:
     assert queued(redis) == ["a"]
     run.holding.opened.set()
     run.round()
-    assert (here(run), queued(redis)) == (["a"], [])
-    assert Arrived() in run.told
+    assert (buffered(run), queued(redis)) == (["a"], [])
+    assert Arrived() in run.events
 
 
 def test_nothing_is_fetched_when_the_run_is_ending(redis: Redis) -> None:
@@ -60,10 +60,10 @@ def test_no_more_is_fetched_than_there_is_room_for(redis: Redis) -> None:
     run = Run(redis, "r1")
     run.holding.buffer._prefetch_max = 2
     run.round()
-    assert (here(run), queued(redis)) == (["a", "b"], ["c", "d"])
+    assert (buffered(run), queued(redis)) == (["a", "b"], ["c", "d"])
     take(run)
     run.round()
-    assert (here(run), queued(redis)) == (["b", "c"], ["d"])
+    assert (buffered(run), queued(redis)) == (["b", "c"], ["d"])
 
 
 def test_a_job_that_is_queued_twice_is_one_job(redis: Redis) -> None:
@@ -73,7 +73,7 @@ def test_a_job_that_is_queued_twice_is_one_job(redis: Redis) -> None:
     run.round()
     client.queue("a")
     run.round()
-    assert (here(run), run.store.held()) == (["a", "b"], ["b", "a"])
+    assert (buffered(run), run.store.held()) == (["a", "b"], ["b", "a"])
 
 
 def test_one_that_has_ended_is_not_run_again_because_it_is_queued_again(redis: Redis) -> None:
@@ -81,7 +81,7 @@ def test_one_that_has_ended_is_not_run_again_because_it_is_queued_again(redis: R
     client.submit("a", "echo", status="finished", output="42")
     run = Run(redis, "r1")
     run.round()
-    assert (here(run), client.left()) == ([], {})
+    assert (buffered(run), client.left()) == ([], {})
     assert (client.field("a", "output"), client.replies("a")) == ("42", 0)
 
 
@@ -104,12 +104,12 @@ def test_a_stop_reaches_what_runs_and_what_waits_here(redis: Redis) -> None:
     for job_id in "ac":
         client.stop(job_id)
     run.round(1.0)
-    assert Withdrawn(("a",), "stopped_by_request") in run.told  # type: ignore[arg-type]
+    assert Withdrawn(("a",), "stopped_by_request") in run.events  # type: ignore[arg-type]
     assert client.reply("c") == "stopped_by_request"
-    assert here(run) == ["b"]
-    told = len(run.told)
+    assert buffered(run) == ["b"]
+    told = len(run.events)
     run.round(1.0)
-    assert [e for e in run.told[told:] if isinstance(e, Withdrawn)] == [], "told once"
+    assert [e for e in run.events[told:] if isinstance(e, Withdrawn)] == [], "told once"
 
 
 def test_a_stop_for_a_job_that_never_comes_is_forgotten_after_a_while(redis: Redis) -> None:
@@ -229,14 +229,14 @@ def test_what_all_wait_for_is_found_behind_them(redis: Redis) -> None:
     run = Run(redis, "r1")
     run.holding.buffer._held_max = 2
     run.round()
-    assert (here(run), queued(redis)) == (["a", "b"], ["c", "z"])
+    assert (buffered(run), queued(redis)) == (["a", "b"], ["c", "z"])
     run.round(1.5)
-    assert sorted(here(run) + queued(redis)) == ["a", "b", "c", "z"]
+    assert sorted(buffered(run) + queued(redis)) == ["a", "b", "c", "z"]
     run.round()
     run.round(1.5)
     run.round()
     assert take(run) == ["z"]
-    assert sorted([*here(run), *queued(redis)]) == ["a", "b", "c"]
+    assert sorted([*buffered(run), *queued(redis)]) == ["a", "b", "c"]
 
 
 def test_a_failure_goes_down_the_whole_line(redis: Redis) -> None:
@@ -272,7 +272,7 @@ def test_a_lease_is_kept_and_a_run_that_keeps_it_is_left_alone(redis: Redis) -> 
     for _ in range(8):
         run.round(LEASE / 2)
         other.round()
-    assert (here(run), here(other)) == (["a"], [])
+    assert (buffered(run), buffered(other)) == (["a"], [])
 
 
 def test_a_run_is_dead_when_its_lease_was_gone_for_another_one(redis: Redis) -> None:
@@ -287,7 +287,7 @@ def test_a_run_is_dead_when_its_lease_was_gone_for_another_one(redis: Redis) -> 
     other.round(LEASE * 0.5)
     assert client.reply("a") == "lost"
     other.round()
-    assert here(other) == ["b"]
+    assert buffered(other) == ["b"]
     assert texts(other) == ["run r1 is dead: 1 of its jobs are queued again, 1 are lost"]
 
 
@@ -299,10 +299,10 @@ def test_redis_must_have_answered_all_the_time_for_that(redis: Redis) -> None:
     other.round()
     other.maintenance.failed()
     other.round(LEASE * 1.5)
-    assert here(other) == []
+    assert buffered(other) == []
     other.round(LEASE * 1.5)
     other.round()
-    assert here(other) == ["a"]
+    assert buffered(other) == ["a"]
 
 
 def test_a_run_that_finds_itself_taken_over_ends_what_runs_and_begins_anew(redis: Redis) -> None:
@@ -314,13 +314,13 @@ def test_a_run_that_finds_itself_taken_over_ends_what_runs_and_begins_anew(redis
     other.runs.join(other.who)
     other.runs.requeue("r1", "dead")
     run.round(LEASE)
-    (withdrawn,) = [e for e in run.told if isinstance(e, Withdrawn)]
+    (withdrawn,) = [e for e in run.events if isinstance(e, Withdrawn)]
     assert withdrawn.issue_ids == ("a",)
     assert "taken it over" in withdrawn.why
     run.round()
-    assert here(run) == ["b"], "a is still with the fleet, whose attempt is being ended"
+    assert buffered(run) == ["b"], "a is still with the fleet, whose attempt is being ended"
     kept = run.holding.buffer.get("a")
-    assert kept is not None and kept.again
+    assert kept is not None and kept.returned
     assert client.field("a", "status") == "dispatched"
 
 
@@ -334,7 +334,7 @@ def test_a_run_that_shares_and_cannot_reach_redis_ends_what_it_runs(redis: Redis
             take(run)
         run.clock.now += LEASE * 2.5
         run.maintenance.failed()
-        assert any(isinstance(event, Withdrawn) for event in run.told) is ends
+        assert any(isinstance(event, Withdrawn) for event in run.events) is ends
 
 
 def test_what_came_into_our_list_unheard_is_found_there(redis: Redis) -> None:
@@ -345,7 +345,7 @@ def test_what_came_into_our_list_unheard_is_found_there(redis: Redis) -> None:
     assert run.store.wait(1.0) == "a", "and the answer was lost"
     run.maintenance.failed()
     run.round()
-    assert here(run) == ["a"]
+    assert buffered(run) == ["a"]
 
 
 def test_one_that_serves_alone_keeps_everybody_else_out(redis: Redis) -> None:
@@ -365,4 +365,4 @@ def test_a_redis_that_is_away_is_an_error_and_then_it_goes_on(durable_redis: Red
     durable_redis.start_again()
     client.submit("c", "echo")
     run.round(1.0)
-    assert here(run) == ["a", "b", "c"]
+    assert buffered(run) == ["a", "b", "c"]

@@ -53,10 +53,10 @@ class Hall:
     def until_over(self, client: socket.socket, now: float | None = None) -> bytes:
         """Turn until the server has ended what it says, which is returned."""
         client.setblocking(False)
-        told = b""
+        received = b""
 
-        def over() -> bool:
-            nonlocal told
+        def ended() -> bool:
+            nonlocal received
             self.turn(now)
             try:
                 data = client.recv(1 << 16)
@@ -64,11 +64,11 @@ class Hall:
                 return False
             except ConnectionResetError:
                 return True
-            told += data
+            received += data
             return not data
 
-        until(over)
-        return told
+        until(ended)
+        return received
 
 
 @pytest.fixture
@@ -99,14 +99,14 @@ def test_a_request_in_single_bytes_is_answered_all_the_same(hall: Hall) -> None:
 def test_who_ends_its_side_first_is_answered_all_the_same(hall: Hall) -> None:
     client = hall.visit(GET)
     client.shutdown(socket.SHUT_WR)
-    until(lambda: (_hear(hall), any(v.silent for v in hall.server._visitors))[1])
+    until(lambda: (_turn(hall), any(v.silent for v in hall.server._visitors))[1])
     assert hall.until_over(client).startswith(b"HTTP/1.1 200 OK")
     assert hall.server._visitors == []
 
 
 def test_who_leaves_before_its_answer_costs_nothing_more(hall: Hall) -> None:
     hall.visit(GET).close()
-    until(lambda: (_hear(hall), hall.server.pending)[1])
+    until(lambda: (_turn(hall), hall.server.pending)[1])
     until(lambda: (hall.turn(), hall.server._visitors == [])[1])
 
 
@@ -179,7 +179,7 @@ def test_the_work_is_done_in_slices_and_none_while_nobody_asks(hall: Hall) -> No
     hall.turn()
     assert not hall.server.pending
     client = hall.visit(GET)
-    until(lambda: (hall.selector.select(0.1), _hear(hall), hall.server.pending)[2])
+    until(lambda: (hall.selector.select(0.1), _turn(hall), hall.server.pending)[2])
     # A slice whose time is over already does one process, and leaves the rest.
     hall.server.flush(-server.SLICE_SECONDS)
     assert hall.server.pending and hall.looks == 0
@@ -187,7 +187,7 @@ def test_the_work_is_done_in_slices_and_none_while_nobody_asks(hall: Hall) -> No
     assert hall.looks == 1
 
 
-def _hear(hall: Hall) -> None:
+def _turn(hall: Hall) -> None:
     for key, mask in hall.selector.select(0):
         key.data(mask)
 

@@ -46,7 +46,7 @@ class Play:
         self.tell(ev.ProcessStarted())
         assert self.tick(ev.PROBE_SECONDS) == [ev.Probe()]
         assert self.tell(ev.Probed(True)) == [ev.SendRequest(9, request(9))]
-        self.tell(ev.Heard(9, answer(9)))
+        self.tell(ev.OutcomeReceived(9, answer(9)))
 
     def sent(self, *numbers: int) -> None:
         for number in numbers:
@@ -86,12 +86,12 @@ def test_it_is_started_when_it_is_needed_and_asked_once_it_accepts(play: Play) -
 
 def test_answers_may_come_in_any_order_and_on_any_connection(up: Play) -> None:
     up.sent(1, 2, 3)
-    assert up.tell(ev.Heard(1, answer(3))) == [
+    assert up.tell(ev.OutcomeReceived(1, answer(3))) == [
         ev.SlotAnswer(3, Outcome(OutcomeKind.SUCCESS, result="3"))
     ]
-    assert answers(up.tell(ev.Heard(2, answer(1)))) == {1: OutcomeKind.SUCCESS}
+    assert answers(up.tell(ev.OutcomeReceived(2, answer(1)))) == {1: OutcomeKind.SUCCESS}
     unnamed = wire.RequestOutcome(OK, None, None)
-    assert answers(up.tell(ev.Heard(2, unnamed))) == {2: OutcomeKind.SUCCESS}
+    assert answers(up.tell(ev.OutcomeReceived(2, unnamed))) == {2: OutcomeKind.SUCCESS}
 
 
 def test_a_cancel_goes_out_once_and_its_answer_is_passed_on(up: Play) -> None:
@@ -100,7 +100,7 @@ def test_a_cancel_goes_out_once_and_its_answer_is_passed_on(up: Play) -> None:
     assert up.tell(ev.EndAsked(1, hard=False)) == []
     cancelled = wire.ErrorInfo("Job cancelled", wire.CANCELLED)
     said = wire.RequestOutcome(wire.RequestStatus.ERROR, "r1", "j1", error=cancelled)
-    assert up.tell(ev.Heard(1, said)) == [
+    assert up.tell(ev.OutcomeReceived(1, said)) == [
         ev.SlotAnswer(1, Outcome(OutcomeKind.ERROR, "cancelled: Job cancelled"))
     ]
     assert up.tell(ev.EndAsked(1, hard=True)) == []
@@ -137,13 +137,13 @@ def test_suspects_run_alone_until_one_of_them_is_found_guilty(up: Play) -> None:
     up.tell(ev.RequestArrived(4, request(4)))
     up.tell(ev.ProcessStarted())
     assert up.tell(ev.Probed(True)) == [ev.SendRequest(3, request(3))]
-    assert up.tell(ev.Heard(3, answer(3)))[1:] == [ev.SendRequest(1, request(11, "j1"))]
+    assert up.tell(ev.OutcomeReceived(3, answer(3)))[1:] == [ev.SendRequest(1, request(11, "j1"))]
     assert answers(up.tell(ev.ProcessEnded("SEGV"))) == {1: OutcomeKind.ERROR}
     up.tick(0)
     up.tell(ev.ProcessStarted())
     assert up.tell(ev.Probed(True)) == [ev.SendRequest(2, request(12, "j2"))]
     # Its innocence is proven: from now on it may run among others.
-    assert up.tell(ev.Heard(2, wire.RequestOutcome(OK, "r12", "j2")))[1:] == [
+    assert up.tell(ev.OutcomeReceived(2, wire.RequestOutcome(OK, "r12", "j2")))[1:] == [
         ev.SendRequest(4, request(4))
     ]
 
@@ -194,13 +194,13 @@ def test_an_idle_connection_that_ends_is_no_matter_of_the_request_that_waits(up:
 def test_an_answer_that_comes_while_it_dies_still_counts(up: Play) -> None:
     up.sent(1)
     up.tell(ev.HungUp(1))
-    assert answers(up.tell(ev.Heard(1, answer(1)))) == {1: OutcomeKind.SUCCESS}
+    assert answers(up.tell(ev.OutcomeReceived(1, answer(1)))) == {1: OutcomeKind.SUCCESS}
     assert up.tick(ev.DYING_SECONDS) == []
 
 
 def test_an_answer_that_nobody_asked_for_breaks_its_connection(up: Play) -> None:
     up.sent(1)
-    assert ev.Kill() in up.tell(ev.Heard(1, answer(77)))
+    assert ev.Kill() in up.tell(ev.OutcomeReceived(1, answer(77)))
 
 
 def test_one_that_never_accepts_is_killed_and_given_up_after_some_tries(play: Play) -> None:
@@ -288,10 +288,10 @@ class Driven(RuleBasedStateMachine):
 
     @precondition(lambda self: self.inside and self.process == "up")
     @rule(data=st.data())
-    def hear(self, data: st.DataObject) -> None:
+    def answer_one(self, data: st.DataObject) -> None:
         slot = data.draw(st.sampled_from(sorted(self.inside)))
-        said = wire.RequestOutcome(OK, self.inside[slot].request_id, None)
-        self.done(self.play.tell(ev.Heard(slot, said)))
+        outcome = wire.RequestOutcome(OK, self.inside[slot].request_id, None)
+        self.done(self.play.tell(ev.OutcomeReceived(slot, outcome)))
 
     @rule(slot=st.integers(0, 3), hard=st.booleans())
     def end(self, slot: int, *, hard: bool) -> None:

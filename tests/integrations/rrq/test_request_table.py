@@ -99,7 +99,7 @@ class Peers:
         if self.serving.has_commands:
             self.look()
 
-    def said(self) -> list[str]:
+    def answered(self) -> list[str]:
         """Request, status and kind of every answer so far."""
         return [
             " ".join(
@@ -132,7 +132,7 @@ def test_version_1_is_answered_in_order_and_one_by_one(peers: Peers) -> None:
     for name in ("r1", "r2", "r3"):
         assert peers.take() == [f"job {name}"]
         peers.settle(f"job {name}")
-    assert peers.said() == ["r1 success", "r2 success", "r3 success"]
+    assert peers.answered() == ["r1 success", "r2 success", "r3 success"]
 
 
 def test_version_2_is_answered_as_it_comes(peers: Peers) -> None:
@@ -140,7 +140,7 @@ def test_version_2_is_answered_as_it_comes(peers: Peers) -> None:
     assert peers.take() == ["job r1", "job r2", "job r3"]
     for n in (3, 1, 2):
         peers.settle(f"job r{n}")
-    assert peers.said() == ["r3 success", "r1 success", "r2 success"]
+    assert peers.answered() == ["r3 success", "r1 success", "r2 success"]
 
 
 def test_connections_do_not_wait_for_each_other(peers: Peers) -> None:
@@ -169,7 +169,7 @@ def test_each_end_of_an_attempt_has_its_answer(
     peers.send(request("r"))
     peers.take()
     peers.settle("job r", outcome)
-    assert peers.said() == [said]
+    assert peers.answered() == [said]
     (_, answer) = peers.answers[0]
     assert answer.retry_after_seconds == (outcome and outcome.retry_after_seconds)
 
@@ -178,27 +178,27 @@ def test_a_result_that_fits_into_no_frame_is_an_error(peers: Peers) -> None:
     peers.send(request("r"))
     peers.take()
     peers.settle("job r", replace(DONE, result=json.dumps("x" * (16 << 20))))
-    assert peers.said() == ["r error"]
+    assert peers.answered() == ["r error"]
 
 
 def test_a_wrong_version_is_refused_in_turn(peers: Peers) -> None:
     peers.send(request("r1"), replace(request("r2"), protocol_version="9"))
-    assert peers.said() == []
+    assert peers.answered() == []
     peers.take()
     peers.settle("job r1")
-    assert peers.said() == ["r1 success", "r2 error unsupported_version"]
+    assert peers.answered() == ["r1 success", "r2 error unsupported_version"]
 
 
 def test_a_request_of_wrong_shape_is_answered_and_the_connection_stays(peers: Peers) -> None:
     peers.say(request_id="r1", job_id="j1", protocol_version="1")
-    assert peers.said() == ["r1 error wrong_request"]
+    assert peers.answered() == ["r1 error wrong_request"]
     peers.send(request("r2"))
     assert peers.take() == ["job r2"]
 
 
 def test_an_id_of_enormous_length_is_refused(peers: Peers) -> None:
     peers.send(request("r", job="j" * (ID_CHARS_MAX + 1)))
-    assert peers.said() == ["r error wrong_request"]
+    assert peers.answered() == ["r error wrong_request"]
     assert peers.take() == []
 
 
@@ -214,7 +214,7 @@ def test_a_request_id_that_is_still_unanswered_is_refused_and_the_first_is_answe
 ) -> None:
     peers.send(request("r"), conn=A)
     peers.send(request("r", job="another"), conn=B)
-    assert peers.said() == ["r error duplicate_request"]
+    assert peers.answered() == ["r error duplicate_request"]
     assert peers.take() == ["job r"]
     peers.settle("job r")
     assert [conn for conn, _ in peers.answers] == [B, A]
@@ -226,7 +226,7 @@ def test_the_same_job_twice_at_the_same_time_is_two_issues(peers: Peers) -> None
     assert first == "j" and second != first
     peers.settle(second)
     peers.settle(first)
-    assert peers.said() == ["r2 success", "r1 success"]
+    assert peers.answered() == ["r2 success", "r1 success"]
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"{", b'{"type":"?","payload":{}}', encode(Wire(
@@ -257,10 +257,10 @@ def test_a_running_request_is_cancelled_from_another_connection(
     peers.take()
     peers.send(CancelRequest("job r", "r" if by_request else None), conn=B)
     assert peers.withdrawn == ["job r"]
-    assert peers.said() == [], "it is answered when it has really ended"
+    assert peers.answered() == [], "it is answered when it has really ended"
     peers.settle("job r", Outcome(OutcomeKind.ERROR, "killed by signal TERM"))
     assert [conn for conn, _ in peers.answers] == [A]
-    assert peers.said() == ["r error cancelled"]
+    assert peers.answered() == ["r error cancelled"]
 
 
 def test_what_was_taken_and_not_begun_says_why_it_never_was(peers: Peers) -> None:
@@ -288,13 +288,13 @@ def test_what_succeeded_before_its_cancel_arrived_is_a_success(peers: Peers) -> 
     peers.take()
     peers.send(CancelRequest("job r"), conn=B)
     peers.settle("job r", DONE)
-    assert peers.said() == ["r success"]
+    assert peers.answered() == ["r success"]
 
 
 def test_what_nobody_works_on_is_cancelled_at_once(peers: Peers) -> None:
     peers.send(request("r", V2))
     peers.send(CancelRequest("job r"), conn=B)
-    assert peers.said() == ["r error cancelled"]
+    assert peers.answered() == ["r error cancelled"]
     assert peers.take() == []
 
 
@@ -302,7 +302,7 @@ def test_what_is_queued_behind_another_is_cancelled_and_answered_in_turn(peers: 
     peers.send(request("r1"), request("r2"), request("r3"), CancelRequest("job r2"))
     assert peers.take() == ["job r1"]
     peers.settle("job r1")
-    assert peers.said() == ["r1 success", "r2 error cancelled"]
+    assert peers.answered() == ["r1 success", "r2 error cancelled"]
     assert peers.take() == ["job r3"]
 
 
@@ -324,7 +324,7 @@ def test_a_cancel_that_means_nothing_is_met_with_silence(
 
 def test_a_deadline_that_has_passed_already_is_a_timeout(peers: Peers) -> None:
     peers.send(request("r", after=-1.0))
-    assert peers.said() == ["r timeout timeout"]
+    assert peers.answered() == ["r timeout timeout"]
     assert peers.take() == []
 
 
@@ -338,11 +338,11 @@ def test_a_deadline_that_passes_is_a_timeout_whatever_its_attempt_does(
     assert peers.serving.deadline() == NOW + 5.0
     peers.serving.on_deadline(NOW + 4.9)
     peers.look()
-    assert peers.said() == []
+    assert peers.answered() == []
     peers.serving.on_deadline(NOW + 5.0)
     peers.look()
     peers.settle("job r")
-    assert peers.said() == ["r timeout timeout"]
+    assert peers.answered() == ["r timeout timeout"]
     assert peers.withdrawn == (["job r"] if taken else [])
 
 
@@ -366,7 +366,7 @@ def test_whoever_leaves_has_its_requests_ended_and_the_others_go_on(peers: Peers
     assert peers.take() == ["job r3"]
     peers.settle("job r1", Outcome(OutcomeKind.CANCELLED))
     peers.settle("job r3")
-    assert peers.said() == ["r3 success"]
+    assert peers.answered() == ["r3 success"]
 
 
 def test_a_probe_that_says_nothing_leaves_no_trace(peers: Peers) -> None:
@@ -399,11 +399,11 @@ def test_at_the_end_what_nobody_works_on_is_answered_and_nothing_is_begun(peers:
     assert peers.take(1) == ["job r1"]
     peers.serving.finish()
     peers.look()
-    assert peers.said() == ["r3 error cancelled"]
+    assert peers.answered() == ["r3 error cancelled"]
     peers.send(request("r4"), conn=B)
-    assert peers.said()[1:] == ["r4 error cancelled"]
+    assert peers.answered()[1:] == ["r4 error cancelled"]
     peers.settle("job r1")
-    assert peers.said()[2:] == ["r1 success", "r2 error cancelled"]
+    assert peers.answered()[2:] == ["r1 success", "r2 error cancelled"]
     assert peers.take() == []
 
 
@@ -413,6 +413,6 @@ def test_at_the_very_end_nobody_is_left_without_an_answer(peers: Peers) -> None:
     peers.take()
     peers.serving.abandon()
     peers.look()
-    assert sorted(peers.said()) == [f"r{n} error cancelled" for n in (1, 2, 3)]
+    assert sorted(peers.answered()) == [f"r{n} error cancelled" for n in (1, 2, 3)]
     peers.settle("job r1")
     assert len(peers.answers) == 3

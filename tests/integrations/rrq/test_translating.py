@@ -11,26 +11,28 @@ from beads_workers.integrations.rrq.wire import ErrorInfo, RequestStatus
 from beads_workers.integrations.rrq.wire import RequestOutcome as Answer
 
 
-def told(
+def outcome_of(
     status: RequestStatus, error: ErrorInfo | None = None, after: float | None = None
 ) -> Outcome:
     return to_outcome(Answer(status, "r1", "j1", {"a": 1}, error, after))
 
 
 def test_a_success_keeps_its_result() -> None:
-    assert told(RequestStatus.SUCCESS) == Outcome(OutcomeKind.SUCCESS, result='{"a": 1}')
+    assert outcome_of(RequestStatus.SUCCESS) == Outcome(OutcomeKind.SUCCESS, result='{"a": 1}')
 
 
 def test_a_retry_keeps_its_delay() -> None:
-    assert told(RequestStatus.RETRY, ErrorInfo("busy"), 2.5) == Outcome(
+    assert outcome_of(RequestStatus.RETRY, ErrorInfo("busy"), 2.5) == Outcome(
         OutcomeKind.RETRY, "busy", 2.5
     )
-    assert told(RequestStatus.RETRY).retry_after_seconds is None
+    assert outcome_of(RequestStatus.RETRY).retry_after_seconds is None
 
 
 def test_a_timeout_is_one() -> None:
-    assert told(RequestStatus.TIMEOUT) == Outcome(OutcomeKind.TIMEOUT, "the executor timed out")
-    assert told(RequestStatus.TIMEOUT, ErrorInfo("slow", "timeout")).error == "timeout: slow"
+    assert outcome_of(RequestStatus.TIMEOUT) == Outcome(
+        OutcomeKind.TIMEOUT, "the executor timed out"
+    )
+    assert outcome_of(RequestStatus.TIMEOUT, ErrorInfo("slow", "timeout")).error == "timeout: slow"
 
 
 @pytest.mark.parametrize(
@@ -42,15 +44,15 @@ def test_a_timeout_is_one() -> None:
     ],
 )
 def test_what_no_further_attempt_can_change_is_not_found(error: ErrorInfo) -> None:
-    assert told(RequestStatus.ERROR, error).kind is OutcomeKind.NOT_FOUND
+    assert outcome_of(RequestStatus.ERROR, error).kind is OutcomeKind.NOT_FOUND
 
 
 def test_any_other_error_is_one_in_a_line_of_bounded_length() -> None:
-    assert told(RequestStatus.ERROR) == Outcome(OutcomeKind.ERROR, "failed without a word")
-    assert told(RequestStatus.ERROR, ErrorInfo("a\n b", "T")) == Outcome(
+    assert outcome_of(RequestStatus.ERROR) == Outcome(OutcomeKind.ERROR, "failed without a word")
+    assert outcome_of(RequestStatus.ERROR, ErrorInfo("a\n b", "T")) == Outcome(
         OutcomeKind.ERROR, "T: a b"
     )
-    long = told(RequestStatus.ERROR, ErrorInfo("x" * 100_000))
+    long = outcome_of(RequestStatus.ERROR, ErrorInfo("x" * 100_000))
     assert len(long.error) == limits.ERROR_CHARS_MAX
-    quoted = told(RequestStatus.ERROR, ErrorInfo("Unsupported protocol version", "HttpError"))
+    quoted = outcome_of(RequestStatus.ERROR, ErrorInfo("Unsupported protocol version", "HttpError"))
     assert quoted.kind is OutcomeKind.ERROR

@@ -33,21 +33,21 @@ def test_a_process_that_dies_is_a_warning_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    told: list[Event] = []
+    events: list[Event] = []
     with selectors.DefaultSelector() as selector:
-        tracer = start_tracer(tmp_path / "journal.jsonl", selector, told.append)
+        tracer = start_tracer(tmp_path / "journal.jsonl", selector, events.append)
         assert isinstance(tracer, Tracer)
         os.kill(tracer.pid, signal.SIGKILL)
 
-        def heard() -> bool:
+        def has_events() -> bool:
             for key, mask in selector.select(0.1):
                 key.data(mask)
-            return bool(told)
+            return bool(events)
 
-        until(heard)
+        until(has_events)
         assert not selector.get_map(), "nothing of it is watched any more"
     tracer.finish()
     assert (
-        told == [Warned("spans are not exported any more: the process for that has died")]
+        events == [Warned("spans are not exported any more: the process for that has died")]
         and tracer.account.exported == 0
     )

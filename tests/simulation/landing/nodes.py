@@ -34,7 +34,7 @@ class Lander:
         self._queue: dict[str, ld.Add] = {}
         self._busy = False
 
-    def told(self, order: ld.Order) -> None:
+    def handle(self, order: ld.Order) -> None:
         """An order has come through the pipe."""
         if not self.process.alive:
             return
@@ -119,7 +119,7 @@ class LandingNode(Node):
         lander = self._lander
         if lander is not None:
             read = ld.from_line(ld.to_line(order))
-            self.world.agenda.after(self.world.delay(), lambda: lander.told(read))
+            self.world.agenda.after(self.world.delay(), lambda: lander.handle(read))
 
     def heard(self, lander: Lander, news: Any) -> None:
         """A line of it was read."""

@@ -42,8 +42,8 @@ def closes(jobs: tuple[Job, ...]) -> list[Settlement]:
 
 def test_it_says_version_mode_place_and_prefix(project: BdProject) -> None:
     mode = "without daemon" if project.version == OLD else "embedded"
-    said = project.source(US).describe()
-    assert said == f"bd {project.version}, {mode}, {project.folder}/.beads (prefix bw)"
+    description = project.source(US).describe()
+    assert description == f"bd {project.version}, {mode}, {project.folder}/.beads (prefix bw)"
 
 
 def test_one_call_tells_the_same_abilities_as_many(project: BdProject, tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_what_was_closed_behind_our_back_keeps_its_reason_and_does_not_spoil_the
     assert len(source.take(3, ()).jobs) == 3
     project.bd("close", closed, "--reason=by the agent", actor=US)
     project.bd("delete", deleted, "--force")
-    said = results(source.settle([Settlement(Action.CLOSE, k) for k in (ours, closed, deleted)]))
-    assert said == [Result.APPLIED, Result.FOUND_CLOSED, Result.NOT_OURS]
+    found = results(source.settle([Settlement(Action.CLOSE, k) for k in (ours, closed, deleted)]))
+    assert found == [Result.APPLIED, Result.FOUND_CLOSED, Result.NOT_OURS]
     assert project.read(ours)[0] == "closed"
     assert project.show(closed)["close_reason"] == "by the agent"
 
@@ -169,8 +169,10 @@ def test_a_lost_release_is_seen_for_what_it_is(project: BdProject) -> None:
     project.bd("close", closed, actor=US)
     project.put(opened, "open", "")
     project.put(stolen, "in_progress", "alice")
-    said = results(source.settle([Settlement(Action.RELEASE, k) for k in (closed, opened, stolen)]))
-    assert said == [Result.FOUND_CLOSED, Result.APPLIED, Result.NOT_OURS]
+    found = results(
+        source.settle([Settlement(Action.RELEASE, k) for k in (closed, opened, stolen)])
+    )
+    assert found == [Result.FOUND_CLOSED, Result.APPLIED, Result.NOT_OURS]
     assert project.read(stolen) == ("in_progress", "alice")
 
 
@@ -242,8 +244,8 @@ def test_recovery_takes_back_what_workers_of_the_crashed_run_hold(project: BdPro
         ]
     )
     answers = project.source(THEM).recover(CrashedRun(US, unclosed=(ours, strangers)))
-    said = {a.settlement.issue_id: (a.settlement.action, a.result) for a in answers}
-    assert said == {
+    settled = {a.settlement.issue_id: (a.settlement.action, a.result) for a in answers}
+    assert settled == {
         ours: (Action.CLOSE, Result.APPLIED),
         strangers: (Action.CLOSE, Result.NOT_OURS),
         workers: (Action.RELEASE, Result.APPLIED),

@@ -27,9 +27,9 @@ class Wrapped:
         self.program = folder / "wrapped" / "bd"
         self.program.parent.mkdir()
         self._real = project.directory / "bd"
-        self.mend()
+        self.pass_on()
 
-    def mend(self) -> None:
+    def pass_on(self) -> None:
         """Pass everything on."""
         self._write("")
 
@@ -77,7 +77,7 @@ def test_a_listing_that_fails_is_an_error_and_never_no_work(
     with pytest.raises(SourceError, match=r"^bd ready") as trouble:
         source.take(8, ())
     assert "\n" not in str(trouble.value) and trouble.value.hint
-    wrapped.mend()
+    wrapped.pass_on()
     assert source.take(8, ()).jobs == ()
 
 
@@ -95,7 +95,7 @@ def test_a_write_that_fails_changes_nothing_and_can_be_done_later(
     assert [answer.result for answer in answers] == [Result.FAILED] * 2
     assert all(answer.error and "\n" not in answer.error for answer in answers)
     assert project.read_all() == before
-    wrapped.mend()
+    wrapped.pass_on()
     assert [answer.result for answer in source.settle(settlements)] == [Result.APPLIED] * 2
 
 
@@ -126,7 +126,7 @@ def test_a_bd_that_hangs_is_ended_and_what_it_won_is_requeued(
     pid = int(str(trouble.value).split("pid ")[1].split(")")[0])
     assert start_time(pid) == 0, "it lives on"
     assert project.read(key) == ("in_progress", US)
-    wrapped.mend()
+    wrapped.pass_on()
     assert source.take(0, ()).listed[0].issue_id == key
     assert project.read(key) == ("open", "")
     assert [job.issue_id for job in source.take(1, ()).jobs] == [key]
@@ -152,7 +152,7 @@ def test_what_was_claimed_is_told_although_a_look_beside_it_fails(
     wrapped.break_("--status=in_progress", "echo 'Error: database is locked' >&2; exit 1")
     taken = source.take(1, ())
     assert len(taken.jobs) == 1 and taken.held is None and taken.unsure
-    wrapped.mend()
+    wrapped.pass_on()
     last = source.take(1, ())
     assert len(last.jobs) == 1
     assert not source.take(1, ()).unsure
@@ -174,7 +174,7 @@ def test_what_a_lying_claim_won_is_found_and_requeued(
     taken = source.take(1, ())
     assert taken.jobs == () and taken.unsure
     assert project.read(key) == ("in_progress", US)
-    wrapped.mend()
+    wrapped.pass_on()
     # No run ends before such a take: it finds what is in our name, and the next one requeues it.
     assert source.take(0, ()).unsure
     again = source.take(1, ())
@@ -191,7 +191,7 @@ def test_what_is_done_and_could_not_be_closed_is_never_requeued(
     assert len(source.take(1, ()).jobs) == 1
     wrapped.break_("' '[bcu]*' --json '", FAULTS["it exits 1"])
     assert source.settle([Settlement(Action.CLOSE, key)])[0].result is Result.FAILED
-    wrapped.mend()
+    wrapped.pass_on()
     for _ in range(2):
         assert not source.take(1, (key,)).unsure
     assert project.read(key) == ("in_progress", US)
@@ -287,8 +287,8 @@ def test_every_process_is_logged_counted_and_alone_in_its_group(
     project.create_many([{}])
     source = project.source(US, program=str(wrapped.program), call_log=log)
     source.describe()
-    said = f'(ps -o pgid= -p $$; echo $$; readlink /proc/$$/fd/0; ls /proc/$$/fd) >"{seen}"'
-    wrapped.break_("' ready '", f'{said}; exec "$BD" "$@"')
+    script = f'(ps -o pgid= -p $$; echo $$; readlink /proc/$$/fd/0; ls /proc/$$/fd) >"{seen}"'
+    wrapped.break_("' ready '", f'{script}; exec "$BD" "$@"')
     with (tmp_path / "ours").open("w") as ours:
         os.set_inheritable(ours.fileno(), True)
         source.take(0, ())
@@ -315,10 +315,10 @@ def test_what_the_old_bd_complains_of_is_avoided_from_then_on(
     source = project_old.source(US, program=str(wrapped.program), call_log=log)
     source.describe()
     log.commands.clear()
-    said = (
+    instead = (
         f'[ "$1" = {option} ] || {{ echo "{complaint}" >&2; [ {status} = 0 ] || exit {status}; }}'
     )
-    wrapped.break_("' ready '", said)
+    wrapped.break_("' ready '", instead)
     assert [row.issue_id for row in source.take(0, ()).listed] == keys
     assert [job.issue_id for job in source.take(2, ()).jobs] == keys
     again = [option] if status else []

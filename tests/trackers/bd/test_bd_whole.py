@@ -30,7 +30,7 @@ def described(project: BdProject) -> tuple[IssueId, IssueId]:
 
 def test_a_claim_brings_the_whole_issue(project: BdProject) -> None:
     issue, first = described(project)
-    source = project.source(US, whole=True)
+    source = project.source(US, with_details=True)
     (job,) = source.take(5, ()).jobs
     briefing = of_issue(job.original)
     assert (job.issue_id, job.timeout_seconds) == (issue, 7200.0)

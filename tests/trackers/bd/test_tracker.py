@@ -122,8 +122,8 @@ def enveloped(data: object) -> dict[str, object]:
 def test_the_envelope_of_bd_2_is_read_on_both_outputs() -> None:
     (row,) = tracker.rows(answer(enveloped([ISSUE])))
     assert row.issue_id == "bw-1"
-    said = {"error": "1 of 2 failed", "failed": [{"id": "bw-2", "error": "held", "lost": 1}]}
-    for error in (said, enveloped(said), {**said, "schema_version": 1}):
+    fields = {"error": "1 of 2 failed", "failed": [{"id": "bw-2", "error": "held", "lost": 1}]}
+    for error in (fields, enveloped(fields), {**fields, "schema_version": 1}):
         text = f"Error updating bw-2: held\n{json.dumps(error)}\n"
         group = answer(enveloped([ISSUE]), status=1, stderr=text)
         assert [each.issue_id for each in tracker.rows_of_group(group)] == ["bw-1"]

@@ -130,8 +130,8 @@ def test_a_bad_line_is_named_and_nothing_is_imported(
     lines = [b'{"id": "good", "title": "t"}', b"", line]
     with pytest.raises(exchange.ImportRefused) as caught:
         exchange.import_lines(connection, lines, now=NOW, allow_commands=True)
-    (said,) = caught.value.problems
-    assert said.startswith("line 3: ") and problem in said
+    (found,) = caught.value.problems
+    assert found.startswith("line 3: ") and problem in found
     assert exported(connection) == {}
 
 

@@ -51,12 +51,14 @@ def database(folder: Path) -> Path:
     return path
 
 
-def opened(path: Path, *, whole: bool) -> SqliteSource:
-    return SqliteSource(path, actor="run-1", filters=Filters(), listed_max=9, whole=whole)
+def opened(path: Path, *, with_details: bool) -> SqliteSource:
+    return SqliteSource(
+        path, actor="run-1", filters=Filters(), listed_max=9, with_details=with_details
+    )
 
 
 def test_a_claim_brings_the_whole_issue(tmp_path: Path) -> None:
-    source = opened(database(tmp_path), whole=True)
+    source = opened(database(tmp_path), with_details=True)
     (job,) = source.take(5, ()).jobs
     briefing = of_issue(job.original)
     assert (briefing.acceptance, briefing.design) == ("It adds up.", "One class.")
@@ -70,7 +72,7 @@ def test_a_claim_brings_the_whole_issue(tmp_path: Path) -> None:
 
 
 def test_an_issue_is_read_and_left_where_it_is(tmp_path: Path) -> None:
-    source = opened(database(tmp_path), whole=False)
+    source = opened(database(tmp_path), with_details=False)
     read = source.read([IssueId("t-7"), IssueId("t-8")])
     assert list(read) == ["t-7"]
     assert of_issue(read[IssueId("t-7")].original).delivered
