@@ -1,8 +1,9 @@
 """The base check: ``--verify`` must pass on the commit where attempts begin.
 
-A command that fails there would fail after each attempt. The gate runs it in its own worktree
-(``landing.gate``) and keeps the verdict for the tree. A tree that passed is tested again neither by
-the lander nor by the next start. Source: docs/AGENTS.md, "Before the night".
+A command that fails on this commit would fail after each attempt. The gate (``landing.gate``) runs
+the command in the gate's own worktree, and keeps the verdict for the tree. If a tree has passed,
+neither the lander nor the next start tests this tree again. Source: docs/AGENTS.md, "Before the
+night".
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ NAME = "base"
 SHA_CHARS = 12
 TEXT_CHARS = 400
 CANNOT_RUN = tuple(f"verify: exit status {status}" for status in NO_VERDICT[1:])
-"""Reasons of a gate without a verdict that count like a red one: every attempt would fail.
+"""Reasons of gates without a verdict that count like a red verdict: every attempt would fail.
 
-Other reasons without a verdict, such as a signal or a timeout, are a warning.
+Any other reason of a gate without a verdict, such as a signal or a timeout, gives a warning.
 """
 
 
 def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
-    """Run the base check, unless the tree is known to pass.
+    """Return the result of the base check. If the tree is known to pass, verify does not run.
 
-    The check is skipped if another process is landing in the repository: the start will report that
-    a fleet runs.
+    Return None, without a check, if another process is landing in the repository: the start will
+    report that a fleet runs.
     """
     lander = lander_settings(settings)
     with _alone(lander.worktrees) as free:
@@ -61,7 +62,7 @@ def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
 
 
 def lander_settings(settings: FleetSettings) -> LanderSettings:
-    """Return the settings of the gate before a fleet starts."""
+    """Return the settings for a gate that runs before a fleet starts."""
     work = settings.work
     assert work.verify and work.worktrees, "nothing is judged if nobody asks for it"
     landing = settings.landing or Landing(work.worktrees.base_name, work.worktrees.base)
@@ -73,7 +74,7 @@ def base_commit(settings: LanderSettings) -> tuple[str, str]:
     found = find_beginning(settings.landing, settings.worktrees)
     if isinstance(found, Beginning):
         return found.commit, found.name
-    # The two branches conflict, which another condition reports.
+    # The user's branch and the landing branch conflict: another condition reports the conflict.
     worktrees = settings.worktrees
     return base_of(worktrees), worktrees.base_name
 
@@ -94,7 +95,8 @@ class _BaseCheck:
         self._folder = landing_folder(settings.worktrees)
 
     def run(self) -> Check:
-        """Run the gate; if it is red, once more on a clean tree, as a check may be flaky."""
+        """Run the gate. If the verdict is red, run the gate once more, on a clean tree: verify may
+        be flaky."""
         settings, folder = self._settings, self._folder
         make_folder(folder)
         (folder / GATED_REPOSITORY).write_bytes(os.fsencode(settings.worktrees.common))
@@ -130,7 +132,7 @@ class _BaseCheck:
                 self._progress(NAME, f"{text}, {seconds} s")
         finally:
             self._progress(NAME, "")
-            if not ended:  # Most likely after Ctrl-C.
+            if not ended:  # Interrupted, most likely by Ctrl-C.
                 gate.end()
                 if not ready.poll(self._settings.term_grace_seconds * 1000):
                     gate.end(signal.SIGKILL)

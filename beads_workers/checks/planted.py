@@ -1,8 +1,9 @@
 """Files of a repository that other programs run: hooks of bd, and settings of agents.
 
-An agent in a worktree finds the files of the commit that attempts begin with. Agents also search
-the folders above their own, and may run in the checkout. So such files in the project's folder of
-the checkout, and in the folders above it up to the top of the repository, always count, too.
+An agent in a worktree finds these files as they are in the commit with which attempts begin. An
+agent also searches the folders above its own folder, and may run in the checkout. So files of the
+checkout always count as well: those in the project's folder, and those in each folder above the
+project's folder, up to the top of the repository.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ Content = tuple[str, str, bytes]
 """Name of the file, name to show, and content."""
 
 UNKNOWN = b"\0"
-"""Stands for the content of a file that could not be read. It parses neither as JSON nor as TOML,
-so the user is asked about the file."""
+"""Stand-in for the content of a file that could not be read. This value parses neither as JSON nor
+as TOML, so the user is asked about the file."""
 
 
 def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> list[RiskyLine]:
-    """Return a line for each file here that other programs run.
+    """Return a line for each file of this project that other programs run.
 
-    ``new``: only files that came with the project and are not trusted. ``any_agent``: as if
-    every known agent were one of this fleet's.
+    ``new``: return only files that came with the project and are not trusted. ``any_agent``: act
+    as if this fleet used every known agent.
     """
     lines = [*hooks(plan, new=new), *_of_agents(plan, new=new, any_agent=any_agent)]
     store = store_of(plan.folder)
@@ -45,11 +46,14 @@ def planted(plan: FleetPlan, *, new: bool = True, any_agent: bool = False) -> li
 
 
 def hooks(plan: FleetPlan, *, new: bool = True) -> Iterator[RiskyLine]:
-    """Yield the scripts of ``.beads/hooks``: every bd runs ``on_*`` when an issue changes."""
+    """Yield a line for each script ``on_*`` in ``.beads/hooks``, and for ``.beads/redirect``.
+
+    Any bd runs these scripts when an issue changes.
+    """
     tracker = met(plan.tracker)
     if tracker is None or tracker.source != "bd":
         return
-    # A ``redirect`` sends bd to another folder, with other hooks.
+    # The file ``redirect`` sends bd to another folder, which has other hooks.
     scripts = sorted((tracker.place / "hooks").glob("on_*"))
     for path in (*scripts, tracker.place / "redirect"):
         content = _read(path)
@@ -76,7 +80,7 @@ def _of_agents(plan: FleetPlan, *, new: bool, any_agent: bool) -> Iterator[Risky
 def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
     """Yield the programs of this fleet that obey files of a repository.
 
-    With ``new``, programs that are told to ignore these files are left out.
+    With ``new``, leave out programs that this fleet tells to ignore these files.
     """
     review = met(plan.review)
     for agent in (*plan.agents, *([review] if review else [])):
@@ -90,7 +94,8 @@ def _programs(plan: FleetPlan, *, new: bool) -> Iterator[str]:
 
 
 def _in_folders(plan: FleetPlan, files: tuple[str, ...], *, new: bool) -> Iterator[Content]:
-    """Yield such files in the project's folder, and above it up to the repository's."""
+    """Yield the given files of the project's folder and of each folder above the project's folder,
+    up to the top of the repository."""
     folder = plan.folder.resolve()
     for place in (folder, *folder.parents):
         for file in files:
@@ -114,7 +119,7 @@ def _worktrees(plan: FleetPlan) -> Worktrees | None:
 
 
 def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
-    """Yield such files of the commit with which attempts in worktrees begin."""
+    """Yield the given files as they are in the commit with which attempts in worktrees begin."""
     worktrees = _worktrees(plan)
     if worktrees is None:
         return
@@ -125,7 +130,7 @@ def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
     try:
         base = base_of(replace(worktrees, remote=""))
     except GitError:
-        return  # No attempt can begin there: another condition reports it.
+        return  # No attempt can begin: another condition reports the error.
     given = "".join(f"{base}:{'/'.join((*within, file))}\n" for file, within, _ in asked)
     try:
         output = git(worktrees.checkout, "cat-file", "--batch", "--follow-symlinks", stdin=given)
@@ -138,11 +143,11 @@ def _committed(plan: FleetPlan, files: tuple[str, ...]) -> Iterator[Content]:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a file, or the git tree of a folder; None if it is unreadable."""
+    """Return the content of a file or the git tree of a folder; None if ``path`` cannot be read."""
     try:
         if path.is_dir():
             return _tree(path)
-        # Non-blocking: opening a named pipe would wait for a writer.
+        # Non-blocking: a blocking open of a named pipe would wait for a writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             return file.read()
     except OSError:

@@ -1,4 +1,4 @@
-"""``retry``: try quarantined issues again, whether a fleet runs or not."""
+"""The command ``retry``: try quarantined issues again, whether or not a fleet runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def retry(
 ) -> None:
     """Try issues again that were quarantined or on hold.
 
-    Also those that wait for a retry.
+    You can also name issues that wait for a retry.
     """
     if bool(issues) == everything:
         message = "--all takes no issues" if everything else "which issues?"
@@ -60,7 +60,7 @@ def retry(
 
 
 def _quarantined(directory: Path) -> list[str]:
-    """Return the issues that earlier runs remember as quarantined."""
+    """Return the issues that are quarantined according to earlier runs."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     remembered = RunDirectory(directory).left_over()[1].retry_entries

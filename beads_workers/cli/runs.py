@@ -1,4 +1,7 @@
-"""``runs``: the last run first; and the search for a run by its id or a prefix of the id."""
+"""The command ``runs``, and the search for a run by its id or a prefix of its id.
+
+``runs`` lists the newest run first.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 SHOWN_DEFAULT = 20
 LISTED_MAX = 8
-"""Number of runs that are named if the given one is unknown."""
+"""Maximum number of runs that the error message about an unknown or ambiguous id names."""
 
 COUNTS = ("closed", "failed", "quarantined")
 
@@ -97,9 +100,10 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def find_run(directory: Path, prefix: str | None) -> Path:
-    """Return the folder of a run by its id or a prefix; None: of the last run.
+    """Return the folder of the run whose id is ``prefix``, or begins with ``prefix``.
 
-    Raise ``CommandError``: exit 4 if it is unknown, 2 if several match, 1 if nothing has run.
+    ``prefix``: None for the last run. Raise ``CommandError`` with the exit status 4 if no run
+    matches, 2 if several runs match, 1 if nothing has run.
     """
     from beads_workers.runtime.run_directory import RunDirectory
 

@@ -1,4 +1,4 @@
-"""Text from issues and peers, made safe to show: it is untrusted until it went through here."""
+"""Make text safe to show. Text from issues and peers is untrusted until it is escaped here."""
 
 from __future__ import annotations
 
@@ -9,51 +9,56 @@ from collections.abc import Sequence
 from typing import Any
 
 _JOINERS = "\u200c\u200d"
-"""Characters that are unprintable alone, but part of ordinary emoji and several scripts."""
+"""Characters that are unprintable alone, but that ordinary emoji and several scripts contain."""
 
 _MARKS = {"\n": "⏎", "\u2028": "⏎", "\u2029": "⏎", "\t": "\\t", "\r": "\\r"}
 
 _SEQUENCES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-OQ-WYZ\\`-~])"
 )
-"""Escape sequences, whole ones only: colours, cursor moves, titles and links."""
+"""Matches complete escape sequences: colours, cursor moves, titles and links."""
 
 _UNSAFE_IN_JSON = re.compile(
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-"""Characters that ``json.dumps`` leaves as they are: controls that a terminal obeys, and lone
-surrogates, which UTF-8 cannot encode. Python turns bytes of file names that are no UTF-8 into lone
-surrogates."""
+"""Matches unsafe characters that ``json.dumps`` does not escape: controls that a terminal obeys,
+and lone surrogates, which UTF-8 cannot encode. If a file name is not valid UTF-8, Python turns the
+invalid bytes into lone surrogates."""
 
 
 def printable(text: str, width: int | None = None) -> str:
-    """Return one line that no terminal obeys: control and bidi characters escaped, newlines marked.
+    """Return the text as one line that is safe in a terminal.
 
-    With ``width`` it is cut to so many columns, the last of them an ellipsis if it was cut.
+    Control and bidi characters are escaped, and newlines are marked. ``width``: maximum number of
+    columns. A line that needs more columns is cut, and ends with an ellipsis.
     """
-    # A title may be megabytes long, and text beyond 4 * width + 4 characters hardly ever fits.
+    # Only the first 4 * width + 4 characters are looked at: a title may be megabytes long, and the
+    # characters after these hardly ever fit.
     head = text if width is None else text[: 4 * width + 4]
     safe = head if head.isprintable() else "".join(map(_safe, head))
     return safe if width is None else _shortened(safe, width, cut=len(head) < len(text))
 
 
 def as_shown(line: str) -> str:
-    """Return a line of a program's output as a terminal would have left it, without its colours.
+    """Return a line of a program's output as a terminal would show it in the end, without colours.
 
-    Not yet safe: ``printable`` comes after it.
+    The result is not yet safe to show: pass it to ``printable``.
     """
     shown = _SEQUENCES.sub("", line.rstrip("\r\n"))
-    # A progress bar draws over itself: the last drawing is the one that stays.
+    # A progress bar overwrites its own line: only the last drawing stays.
     return shown.rpartition("\r")[2].expandtabs()
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """Return ``1 issue``, ``1,234 issues``; ``many``: a plural that is more than an s."""
+    """Return a count and its noun, such as ``1 issue`` or ``1,234 issues``.
+
+    ``many``: the plural, if it is not ``one`` with an s.
+    """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def some(ids: Sequence[str], most: int = 5) -> str:
-    """Return the first of the ids, and dots if there are more."""
+    """Return the first ids, up to ``most`` of them, and dots if there are more ids."""
     return " ".join(ids[:most]) + (" ..." if len(ids) > most else "")
 
 
@@ -63,18 +68,18 @@ def columns(text: str) -> int:
 
 
 def json_line(value: Any) -> str:
-    """Return one line of safe JSON: characters that a terminal obeys travel as ``\\uXXXX``."""
+    """Return one line of safe JSON: characters that a terminal obeys become ``\\uXXXX``."""
     line = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
-"""Names of this machine in a ``Host`` header. Any port may follow: behind a tunnel (``ssh -L``) the
-browser's port differs from ours."""
+"""Names of this machine in a ``Host`` header. Any port may follow the name: behind a tunnel
+(``ssh -L``), the browser's port differs from ours."""
 
 
 def is_local(host: str) -> bool:
-    """Return whether the ``Host`` of an HTTP request is this machine."""
+    """Return whether the ``Host`` header of an HTTP request names this machine."""
     whole = host.strip().lower()
     name, _, port = whole.rpartition(":")
     return (name if port.isdecimal() else whole) in LOCAL_NAMES
@@ -111,7 +116,7 @@ def _shortened(text: str, width: int, *, cut: bool) -> str:
 
 
 def size(count: int) -> str:
-    """Return bytes as people say and type them: ``1.5 GB`` are 1,500,000,000."""
+    """Return a number of bytes as people write it: ``1.5 GB`` for 1,500,000,000."""
     amount = float(count)
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000 or unit == "GB":

@@ -1,12 +1,13 @@
 """Records of every worktree that we made: only worktrees with a record are ever removed.
 
     .beads-workers/worktree-records/
-      <name>.json    the worktree's attempt; written before git is called, locked (flock) meanwhile
+      <name>.json    the worktree's attempt; written before git is called; locked (flock) while the
+                     worktree is made
       <name>.ready   exists once a task may run in the worktree
-      <name>.ahead   state of a worktree that was made before an attempt needed it, and that is free
+      <name>.ahead   state of a free worktree: it was made ahead, and no attempt has taken it
 
-A worktree is ours only while the git directory that git keeps for it holds the record's token.
-Without the token, whatever stands at that path is a stranger's.
+A worktree is ours only while its git directory holds the token of its record. Without this token,
+anything at the path of the worktree is a stranger's.
 """
 
 from __future__ import annotations
@@ -31,19 +32,25 @@ RECORDS = "worktree-records"
 LOOKS = 1000
 
 AHEAD = "BW_AHEAD"
-"""Variable in the environment of a set-up hook that runs ahead: the path of its worktree."""
+"""Variable in the environment of a set-up hook that runs ahead of an attempt: the path of the
+worktree that the hook sets up."""
 
 
 REFS_FILE = "bw-refs"
-"""File in a worktree's own git directory: the refs as they were before its first attempt."""
+"""Name of a file in the git directory of a worktree. The file holds the refs as they were before
+the first attempt in this worktree."""
 
 
 @value
 class WorktreeRecord:
-    """Record of one worktree. ``base``: the commit that it began with; ``common``: the repository.
+    """Record of one worktree.
 
-    A worktree made ahead of an attempt has no issue and no branch yet. The attempt that takes it
-    writes a record of its own, with the same path and token, before this one is forgotten.
+    ``base``: the commit with which the worktree began. ``common``: git's common folder of the
+    repository.
+
+    The record of a worktree made ahead has no issue and no branch. If an attempt takes this
+    worktree, the attempt writes a second record, with the same path and token. Only then is the
+    first record forgotten.
     """
 
     name: str
@@ -66,8 +73,11 @@ class Records:
         self.folder = state_directory / RECORDS
 
     def all(self) -> list[WorktreeRecord]:
-        """Return all readable records, sorted by name. A worktree that was made ahead and then
-        taken may have two: of these, only the attempt's."""
+        """Return all readable records, sorted by name.
+
+        A worktree that was made ahead and then taken may have two records: in this case, return
+        only the record of the attempt.
+        """
         found = self._read()
         taken = {record.token for record in found if record.issue_id}
         return [record for record in found if record.issue_id or record.token not in taken]
@@ -77,8 +87,8 @@ class Records:
         return [record for record in self.all() if not record.issue_id]
 
     def forget_taken(self) -> None:
-        """Remove what killed processes left: half-written records, and the made-ahead record of a
-        worktree for which an attempt has a record of its own."""
+        """Remove what killed processes left: half-written records, and the first record of each
+        worktree that was made ahead and for which an attempt has written a second record."""
         for fresh in self.folder.glob("*.new"):
             if (lock := _lock_this(fresh)) is not None:
                 fresh.unlink()
@@ -93,20 +103,21 @@ class Records:
         return [record for record in found if record is not None]
 
     def find(self, name: str) -> WorktreeRecord | None:
-        """Return the record of this name; None if there is none."""
+        """Return the record of this name; None if no readable record has this name."""
         try:
             return read_record((self.folder / f"{name}.json").read_bytes())
         except OSError:
             return None
 
     def begin(self, record: WorktreeRecord) -> int:
-        """Write a new record; return the lock on it, to be held while the worktree is made."""
+        """Write a new record; return a lock on it, which the caller holds while it makes the
+        worktree."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = self.folder / f"{record.name}.new"
         for _ in range(LOOKS):
             if (lock := _lock_this(fresh, create=True)) is not None:
                 break
-            time.sleep(0.001)  # The half-written file of a killed process is just being removed.
+            time.sleep(0.001)  # Another process is removing a half-written file.
         else:
             raise BlockingIOError(errno.EBUSY, os.strerror(errno.EBUSY), str(fresh))
         fresh.write_text(json.dumps(to_plain(record)) + "\n")
@@ -118,29 +129,30 @@ class Records:
     ) -> tuple[WorktreeRecord, int]:
         """Give the worktree to another worker; return the new record, and the lock on it.
 
-        The caller has the old record locked. A process that has read the old record can lock it
-        no longer, so it does not remove the worktree.
+        The caller holds the lock on the old record. Another process that has read the old record
+        can no longer lock that record, so the process does not remove the worktree.
         """
         taken = replace(record, run_id=run_id, worker_id=worker_id)
         return taken, self.begin(taken)
 
     def rewrite(self, record: WorktreeRecord) -> None:
-        """Replace the record by one with new paths; the file keeps its time. The caller has it
-        locked."""
+        """Replace the record by one with new paths. The file keeps its modification time. The
+        caller holds the lock on the old record."""
         file = self.folder / f"{record.name}.json"
         written = file.stat()
         os.close(self.begin(record))
         os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
 
     def written_at(self, record: WorktreeRecord) -> float:
-        """Return when the record was begun, or taken over last, in epoch seconds."""
+        """Return when the record was begun or last taken over, in epoch seconds; 0 if there is no
+        record."""
         try:
             return (self.folder / f"{record.name}.json").stat().st_mtime
         except OSError:
             return 0.0
 
     def mark(self, record: WorktreeRecord, git_directory: Path, settings: Worktrees) -> None:
-        """Mark the worktree as ours; the mark also leads from the worktree to the project."""
+        """Mark the worktree as ours. The mark also names the project of the worktree."""
         mark = {
             "token": record.token,
             "project": settings.checkout,
@@ -150,19 +162,19 @@ class Records:
         (git_directory / WORKTREE_MARK).write_text(json.dumps(mark) + "\n")
 
     def ready(self, record: WorktreeRecord) -> None:
-        """Note that a task may run in the worktree from now on: its contents may be work."""
+        """Note that a task may run in the worktree from now on: the contents may be work."""
         (self.folder / f"{record.name}.ready").touch()
 
     def is_ready(self, record: WorktreeRecord) -> bool:
-        """Return whether a task may ever have run in the worktree."""
+        """Return whether a task may have run in the worktree."""
         return (self.folder / f"{record.name}.ready").exists()
 
     def set_ahead(self, record: WorktreeRecord, state: str | None) -> None:
-        """Store the state of a finished worktree that waits for an attempt; None: it does not wait
-        any more.
+        """Store the state of a finished worktree that waits for an attempt.
 
-        The caller has the record locked. ``pool.take`` refuses a half-written state, and
-        ``removal.discard`` then removes the worktree.
+        ``state``: None if the worktree no longer waits for an attempt. The caller holds the lock on
+        the record. ``pool.take`` refuses a worktree with a half-written state, and
+        ``removal.discard`` then removes this worktree.
         """
         file = self.folder / f"{record.name}.ahead"
         if state is None:
@@ -178,10 +190,10 @@ class Records:
             return None
 
     def lock(self, record: WorktreeRecord) -> int | None:
-        """Lock the record, and return a descriptor: the lock holds until that is closed.
+        """Lock the record, and return a file descriptor that holds the lock until it is closed.
 
-        None if the worktree is being made or removed, or if the record is gone or has changed since
-        it was read.
+        Return None in each of these cases: the worktree is being made or removed, the record is
+        gone, or the record has changed since it was read.
         """
         lock = _lock_this(self.folder / f"{record.name}.json")
         if lock is not None and self.find(record.name) != record:
@@ -197,28 +209,35 @@ class Records:
         return lock is None and (self.folder / f"{record.name}.json").exists()
 
     def forget(self, record: WorktreeRecord) -> None:
-        """Delete the record: there is no such worktree any more."""
+        """Delete the record: its worktree is gone, or has another record."""
         for ending in (".ready", ".ahead", ".json"):
             (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
 
     def in_use(self, record: WorktreeRecord) -> bool:
-        """Return whether the worktree's run lives, and its worker has entered no other worktree
-        since; one made ahead is in use while its run lives."""
-        # Imported here: programs of attempts make worktrees, start often, and never call this.
+        """Return whether the worktree is in use.
+
+        A worktree made ahead is in use while its run lives. Any other worktree is in use while its
+        run lives and its worker has not entered another worktree.
+        """
+        # Imported here: the programs of attempts, which make worktrees, start often and never call
+        # this method.
         from beads_workers.runtime.run_directory import RunDirectory
 
         runs = RunDirectory(self.state_directory)
         if not runs.is_alive(record.run_id):
             return False
         if not record.issue_id:
-            return True  # The attempts for it are still to come.
+            return True  # An attempt may still take the worktree.
         place = Path(place_file(str(runs.run(record.run_id)), record.worker_id))
         return named_in(place) == record.name
 
 
 def _lock_this(path: Path, *, create: bool = False) -> int | None:
-    """Lock the file at this path; None if it is locked or gone, or if another file has
-    taken its place meanwhile."""
+    """Lock the file at this path, and return the lock.
+
+    Return None if the file is already locked or gone, or if another file has taken its place
+    meanwhile.
+    """
     try:
         lock = try_lock(path, create=create)
     except FileNotFoundError:
@@ -233,7 +252,8 @@ def _lock_this(path: Path, *, create: bool = False) -> int | None:
 
 
 def read_record(text: bytes) -> WorktreeRecord | None:
-    """Parse what ``begin`` wrote; None for anything else: then nothing is removed."""
+    """Return the record that ``begin`` wrote as this text; None for any other text. Without a
+    record, no worktree is removed."""
     try:
         return from_plain(WorktreeRecord, json.loads(text.decode()))
     except (*BAD_VALUE, RecursionError):
@@ -241,7 +261,7 @@ def read_record(text: bytes) -> WorktreeRecord | None:
 
 
 def named_in(place: Path) -> str | None:
-    """Return the name of the worktree in a worker's place file; None if there is none."""
+    """Return the name of the worktree in a worker's place file; None if the file has no name."""
     try:
         name = json.loads(place.read_bytes())["name"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -250,7 +270,10 @@ def named_in(place: Path) -> str | None:
 
 
 def token_in(git_directory: Path) -> str | None:
-    """Return the token of the worktree with this git directory; None if it is not one of ours."""
+    """Return the token of the worktree with this git directory.
+
+    None if the worktree is not one of ours.
+    """
     try:
         token = json.loads((git_directory / WORKTREE_MARK).read_bytes())["token"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -264,14 +287,15 @@ def git_directories(common: str) -> Iterator[tuple[Path, Path]]:
         try:
             dot_git = Path(os.fsdecode((folder / "gitdir").read_bytes()).rstrip("\n"))
         except OSError:
-            continue  # half made, or just being removed
-        if not dot_git.is_absolute():  # As with ``worktree.useRelativePaths``.
+            continue  # The worktree is half made, or is being removed.
+        if not dot_git.is_absolute():  # With ``worktree.useRelativePaths``.
             dot_git = Path(os.path.normpath(folder.resolve() / dot_git))
         yield folder, dot_git.parent
 
 
 def led_to(folder: Path) -> Path | None:
-    """Return the git directory that the ``.git`` file of a worktree names, if there is one."""
+    """Return the git directory that the ``.git`` file of a worktree names; None if the file cannot
+    be read."""
     try:
         text = os.fsdecode((folder / ".git").read_bytes())
     except OSError:
@@ -280,5 +304,6 @@ def led_to(folder: Path) -> Path | None:
 
 
 def new_token() -> str:
-    """Return a token that tells this worktree from any other that may ever have its path."""
+    """Return a token that distinguishes a worktree from every other worktree that may have the same
+    path before or after it."""
     return os.urandom(16).hex()

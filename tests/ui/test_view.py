@@ -177,8 +177,8 @@ def test_one_try_is_one_try() -> None:
         "app-1", outcome="error", verdict="quarantined", charged=1, error="E: 3 != 4"
     )
     snapshot = after(*fleet(1), quarantined)
-    assert any("quarantined after 1 try: E" in line for line in lines(snapshot))
-    assert any("1 try " in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
+    assert any("quarantined after 1 attempt: E" in line for line in lines(snapshot))
+    assert any("1 attempt " in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
 
 
 def test_what_stands_beside_the_progress_does_not_move_when_issues_come() -> None:

@@ -1,8 +1,9 @@
 """Gemini CLI: ``gemini -o stream-json``, with the prompt on stdin.
 
-Sources: measurements with 0.61.0, and geminicli.com/docs/cli/headless. It reports no
-money, and tokens only at its end: those of the process, even if it resumes a session. If the API
-refused a request, the exit status is the API's modulo 256 (429 is 173).
+Sources: measurements with 0.61.0, and geminicli.com/docs/cli/headless. gemini reports no money.
+It reports tokens only when it ends: the tokens of this process, even if the process resumes a
+session. If the API refused a request, the exit status of gemini is the HTTP status modulo 256: 173
+for 429.
 """
 
 from __future__ import annotations
@@ -18,22 +19,23 @@ from beads_workers.agents.verdict import RunEnding, Verdict, of_quoted, of_statu
 
 _PERMISSIONS = {
     Permission.READ: ("--approval-mode", "plan"),
-    # ``auto_edit`` refuses every command, the project's tests too.
+    # Not ``auto_edit``, which refuses every command, including the project's tests.
     Permission.EDIT: ("--approval-mode", "yolo"),
     Permission.ALL: ("--approval-mode", "yolo"),
 }
 
 _STATUSES = {41: 401, 144: 400, 145: 401, 147: 403, 173: 429, 244: 500, 247: 503}
-"""HTTP statuses by exit status: modulo 256, and 41 if no login is chosen."""
+"""HTTP status for each exit status. 41 means that no login is chosen; each other exit status is the
+HTTP status modulo 256."""
 
 _TURNS = 53
 
 _CODE = re.compile(r'"code":\s*(\d{3})\b')
-"""Status in the answer of the API, which gemini quotes."""
+"""Matches the HTTP status in an answer of the API that gemini quotes."""
 
 
 class GeminiParser(Parser):
-    """Parser of its stream."""
+    """Parser of gemini's stream."""
 
     _answer = ""
     _trouble = ""
@@ -86,7 +88,7 @@ def _usage(stats: Fields, model: str) -> events.Usage:
 
 
 class Gemini(Adapter):
-    """Adapter of gemini. The prompt comes on stdin; the text of ``-p`` is appended to it."""
+    """Adapter of gemini, which reads the prompt on stdin and appends the text of ``-p`` to it."""
 
     name = "gemini"
     account_variables = ("GEMINI_", "GOOGLE_")
@@ -97,8 +99,8 @@ class Gemini(Adapter):
     install = "npm install -g @google/gemini-cli"
 
     def arguments(self, request: AgentRequest) -> Invocation:
-        """Return the call; ``--skip-trust``, because nobody can confirm that the folder is
-        trusted."""
+        """Return the call. It has ``--skip-trust``, because nobody is there to confirm that gemini
+        may trust the folder."""
         argv = ["gemini", "-o", "stream-json", "--skip-trust", *_PERMISSIONS[request.permission]]
         if request.session:
             argv += ["--resume" if request.resume else "--session-id", request.session]
@@ -107,7 +109,8 @@ class Gemini(Adapter):
         return Invocation((*argv, *request.arguments, "-p", "Do this."), request.prompt)
 
     def verdict(self, tally: events.Tally, ending: RunEnding) -> Verdict:
-        """Return the verdict; if the output tells nothing, the exit status decides."""
+        """Return the verdict. If the output has no failure and no success, the exit status
+        decides."""
         succeeded = tally.result is not None and tally.result.ok
         if tally.failure is None and not succeeded:
             text = tally.printed[-1] if tally.printed else tally.text

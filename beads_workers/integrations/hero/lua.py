@@ -1,17 +1,24 @@
-"""Lua scripts that Redis runs as one step each: a script happens as a whole, or not at all.
+"""Lua scripts. Redis runs each script as one step: as a whole, or not at all.
 
-JOIN, BEAT, BEGIN, END and AGAIN may be run again if their answer was lost: the second time changes
-nothing, and returns the same answer. LATER, STOP, RETURN and LINK change nothing the second time,
-but answer differently. FETCH, run again, moves further jobs; the jobs of the lost answer are
-already in our list. DROP is not repeated.
+If the answer of a script was lost, the script may be run again:
 
-Keys of Redis: ``fleet``: run id -> description of a run that serves the queue, or ``gone`` and
-since when. Only a run that serves the queue fetches and begins jobs. ``holders`` says which run
-works on a job, ``attempts`` how often the job was begun, ``contexts`` which job uses a context.
+- JOIN, BEAT, BEGIN, END and AGAIN change nothing the second time, and return the same answer.
+- LATER, STOP, RETURN and LINK change nothing the second time, and return a different answer.
+- FETCH moves further jobs the second time. The jobs of the lost answer are already in our list.
+- DROP is the exception: it is not run again.
 
-Clients that may add jobs may also put something else under the key of a job, of a reply, or of the
-stop requests. Such a key costs its own job and nothing more: a job whose key is no hash counts as
-over, and a reply whose key is no list is not written.
+Each of these keys in Redis holds a hash:
+
+- ``fleet``: for each run id, the description of the run if the run serves the queue; otherwise
+  ``gone`` and the time since which the run is gone. Only a run that serves the queue fetches and
+  begins jobs.
+- ``holders``: for each job, the run that works on the job.
+- ``attempts``: for each job, how often the job was begun.
+- ``contexts``: for each context, the job that uses the context.
+
+A client that may add jobs may also put a value of the wrong type under the key of a job, of a
+reply, or of the stop requests. Such a value has no effect on other keys. If the key of a job holds
+no hash, the job counts as over. If the key of a reply holds no list, the reply is not written.
 
 Source: docs/HERO.md, "The data in the Redis".
 """
@@ -75,15 +82,16 @@ if ms ~= '0' then
 end
 return ''
 """
-"""Serve this queue. Answer: "", or the description of a living run that cannot share the queue with
-us: one of the two was started without ``--shared``. 0 ms: only look."""
+"""Serve this queue. Answer: "" if we can serve it; otherwise the description of a living run that
+cannot share the queue with us, because that run or ours was started without ``--shared``. If the
+lease is 0 ms, the script only looks, and changes nothing."""
 
 BEAT = """
 if not serves() then return 0 end
 redis.call('SET', lease, ARGV[2], 'PX', ARGV[3])
 return 1
 """
-"""Renew our lease. Answer 0: our jobs have been taken over."""
+"""Renew our lease. Answer: 1, or 0 if another run has taken over our jobs."""
 
 FETCH = """
 -- ARGV: run, how many, what the keys of jobs begin and end with, how many stop requests are looked
@@ -108,9 +116,9 @@ for _ = 1, tonumber(ARGV[2]) do
 end
 return found
 """
-"""Move the next jobs of the queue, oldest first, to our own list. Answer for each: id, attempts,
-fields, the type of its key if that is no hash, and 1 if the job is to be stopped. nil: we do not
-serve."""
+"""Move the next jobs of the queue, oldest first, to our own list. Answer: nil if we do not serve
+the queue; otherwise one row for each job. A row has the id, the attempts, the fields, the type of
+the job's key if the key holds no hash, and 1 if the job is to be stopped."""
 
 BEGIN = """
 -- ARGV: run, id, attempts known, attempts at most, context or '', now
@@ -136,8 +144,14 @@ redis.call('HSET', holders, id, run)
 redis.call('HSET', job, 'status', 'started', 'updated_at', now)
 return 'begun'
 """
-"""Begin an attempt. Answer: ``begun``; ``busy``: its context is used elsewhere; ``spent``: no
-attempt is left; ``elsewhere``, ``over``: nothing to be done here; ``evicted``: we do not serve."""
+"""Begin an attempt at a job. Answers:
+
+- ``begun``: the attempt has begun.
+- ``busy``: another job uses the context.
+- ``spent``: the job has no attempt left.
+- ``elsewhere`` or ``over``: there is nothing to do with this job here.
+- ``evicted``: we do not serve the queue.
+"""
 
 END = """
 -- ARGV: run, id, context, attempt or '0' (never started), now, ttl, status, field, value
@@ -159,7 +173,8 @@ if is(job, 'hash') and (is_over(job) or redis.call('EXISTS', job) == 0) then ret
 write_end(job, reply, ARGV[5], ARGV[6], status, ARGV[8], ARGV[9])
 return 'done'
 """
-"""End a job: its hash, the reply, and its place in our list. ``over``: it had ended already."""
+"""End a job: write its hash, send the reply, and remove the job from our list. If the job had ended
+already, the answer is ``over``."""
 
 AGAIN = """
 -- ARGV: run, id, context, attempt, now, 1 where that attempt was never started
@@ -176,18 +191,19 @@ if not is_over(job) and redis.call('EXISTS', job) == 1 then
 end
 return 'done'
 """
-"""Allow another attempt: the job is ``dispatched`` until then, and stays in our list."""
+"""Allow another attempt at a job. The job is ``dispatched`` until this attempt begins, and stays in
+our list."""
 
 DROP = """
 return redis.call('LREM', processing, 1, id)
 """
-"""Remove the later entry of a job that was queued twice."""
+"""If a job was queued twice, remove the later entry of the job from our list."""
 
 LATER = """
 if redis.call('LREM', processing, 1, id) == 0 then return 0 end
 return redis.call('LPUSH', work, id)
 """
-"""Move a job to the back of the queue: the jobs it waits for may be behind it."""
+"""Move a job to the back of the queue: the jobs for which it waits may be behind it there."""
 
 STOP = """
 -- ARGV: run, id, now, ttl, error
@@ -205,7 +221,7 @@ if redis.call('EXISTS', job) == 1 then
 end
 return 'stopped'
 """
-"""Stop a job that is not with us: remove it from the queue, if it is there."""
+"""Stop a job that is not with us: if the job is in the queue, remove it from the queue."""
 
 RETURN = """
 -- ARGV: run, how ('dead': its lease must be over; 'known': it is known to be dead; 'leaving': it is
@@ -254,8 +270,8 @@ elseif #kept == 0 then
 end
 return told
 """
-"""Return the jobs of a run to the queue, in their old order and before all others. A job
-that was begun and has no attempt left ends with the error ``lost``."""
+"""Return the jobs of a run to the queue, in their old order and before all other jobs. If the run
+had begun a job that has no attempt left, this job ends with the error ``lost`` instead."""
 
 LINK = """
 -- ARGV: run, id, the field to write, the time now; after these, the fields that may name the id
@@ -282,7 +298,7 @@ ids[#ids + 1] = id
 redis.call('HSET', job, ARGV[3], cjson.encode(ids), 'updated_at', ARGV[4])
 return 1
 """
-"""Add an id to a field of ``job``, unless this or another field has it already.
+"""Add an id to a field of ``job``, unless this field or another given field already has the id.
 
-This keeps ``dependents`` of one job in step with ``prerequisites`` of the other.
+This keeps the ``dependents`` of one job in step with the ``prerequisites`` of another job.
 """

@@ -1,7 +1,8 @@
-"""The proof: verify runs on broken sources, and once more with broken ones over the checkout's.
+"""The proof: run verify on broken sources, and with broken files over the checkout's sources.
 
-If a check is green on broken sources, it does not depend on them, or it reads the checkout. If it
-is red with broken files bound over the checkout's, it reads the checkout, whatever else it reads.
+If the check is green on broken sources, either it does not depend on the sources, or it reads the
+checkout. If the check is red while broken files are bound over the checkout's sources, it reads the
+checkout, whatever else it reads.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ Runs = Generator[Orders, list[GateResult], "Proof"]
 
 @value
 class Proof:
-    """Result of a proof. ``found``: leads into the checkout, or why the result is not known.
-    ``remedy``: the line, or the words, that fix it. ``opened``: sources of the checkout that are
-    opened while the check runs."""
+    """Result of a proof.
+
+    ``found``: if the check reads the checkout, what shows this, such as leads; if ``sight`` is
+    ``UNKNOWN`` or ``RED``, the reason. ``remedy``: the corrected line of verify, or advice in
+    words. ``opened``: sources of the checkout that were opened while the check ran.
+    """
 
     sight: Sight
     found: tuple[str, ...] = ()
@@ -49,10 +53,12 @@ class Proof:
 
 @dataclass
 class Prover:
-    """The proof of one commit. ``settings``: of the gate; ``commit``: the one to break; ``lane``:
-    number of the gate worktree in which the proof runs the check; a second run beside it uses the
-    next number.
-    ``passes``: verify is known to pass on that commit."""
+    """The proof of one commit.
+
+    ``settings``: settings of the gate. ``commit``: the commit whose sources are broken. ``lane``:
+    number of the gate worktree in which the proof runs the check; if two runs are side by side,
+    the second run uses the next number. ``passes``: whether verify is known to pass on ``commit``.
+    """
 
     settings: LanderSettings
     commit: str
@@ -63,8 +69,10 @@ class Prover:
     sources: Sources = field(init=False)
 
     def runs(self) -> Runs:
-        """Yield the gates to run, receive their results by ``send``, and return the proof. Raises
-        ``GitError`` and ``OSError``."""
+        """Yield the gates to run, receive their results by ``send``, and return the proof.
+
+        Raises ``GitError`` and ``OSError``.
+        """
         worktrees, verify = self.settings.worktrees, self.settings.verify or ""
         self.top = top_of(worktrees)
         self.leads = find_leads(worktrees, verify)
@@ -105,19 +113,22 @@ class Prover:
     def _reads(
         self, folder: Path, *first: GateResult
     ) -> Generator[Orders, list[GateResult], tuple[bool | None, str]]:
-        """Return whether the check reads the checkout, and its output if it does. None if that is
-        not known: because mounts are not allowed, a run tells nothing, or the check also fails
-        without broken files.
+        """Return whether the check reads the checkout, and the output of the check if it does.
 
-        Two red runs, with a green one in the same namespace between them, convict the check.
-        ``first``: result of the first of these three; none if the checkout has no sources.
+        The check reads the checkout if three runs, each in a mount namespace, end red, green and
+        red. The first and the third run have broken files over the checkout's sources; the second
+        run has no broken files. ``first``: result of the first run; left out if the checkout has
+        none of the sources.
+
+        Return None instead of a bool if the answer is not known, for one of these reasons: mounts
+        are not allowed, a run tells nothing, or the check also fails without broken files.
         """
         results, output = list(first), ""
         if not results:
             return False, ""
         for is_broken in (True, False, True):
             if not results:
-                # Written again each time: build caches compare modification times.
+                # Write the copies again each time: build caches compare modification times.
                 copies = self._broken_copies(folder) if is_broken else {}
                 results = yield (self._bound(copies, self.lane),)
             result = results.pop()
@@ -140,7 +151,7 @@ class Prover:
         return copies
 
     def _without_mounts(self, *, depends: bool) -> Runs:
-        """Decide by the leads, and report which sources are opened."""
+        """Decide by the leads. If the leads decide nothing, report which sources are opened."""
         if depends and (led := self._led()).files and led != self.sources:
             (narrow,) = yield (self._broken(led),)
             if _is_told(narrow) and narrow.verdict is GateVerdict.GREEN:
@@ -154,7 +165,8 @@ class Prover:
         return self.sources.within(lead.to for lead in self.leads)
 
     def _opened(self) -> Generator[Orders, list[GateResult], tuple[str, ...]]:
-        """Yield two runs; return the sources that are opened in both, and not in the pause."""
+        """Yield two runs, with a pause between them; return the checkout's sources that are opened
+        in both runs and not in the pause."""
         try:
             watch = Opened(self.top / each.name for each in self.sources.files)
         except OSError:
@@ -182,14 +194,14 @@ class Prover:
         return Proof(Sight.CHECKOUT, shown[: NAMED_MAX + 1], self._remedy(naming))
 
     def _read(self, output: str) -> str:
-        """Return a text with the source of the checkout that the output names; "" if there is
-        none."""
+        """Return a text about the first source of the checkout that the output names; "" if the
+        output names none."""
         known = {str(self.top / each.name) for each in self.sources.files}
         named = re.findall(rf"{re.escape(str(self.top))}/[^\s:\"',)]+", output)
         return next((f"it read {path}" for path in named if path in known), "")
 
     def _naming(self) -> list[str]:
-        """Return the places that mention ``$BW_CHECKOUT``: the line of verify, or files of the
+        """Return the places that mention ``$BW_CHECKOUT``: the line of verify, and files of the
         project."""
         verify = self.settings.verify or ""
         asked = ("grep", "-l", "-z", "-F", "-e", CHECKOUT, self.commit)
@@ -204,7 +216,7 @@ class Prover:
             rest = re.sub(rf"(?<![\w$]){name}=(\"[^\"]*\"|'[^']*'|\S*)\s*", "", verify)
             if re.search(
                 r"[;&|\n]", rest
-            ):  # Without export, it would hold for the first command only.
+            ):  # Without export, only the first command has the variable.
                 before = f"export {before.rstrip()}; "
             return f"verify = '{before}{rest}'" if "'" not in rest else f"{before}{rest}"
         if self.leads:
@@ -217,8 +229,12 @@ class Prover:
 def _is_told(result: GateResult) -> bool:
     """Return whether the result tells something about the sources.
 
-    It tells nothing if the check ended by a signal or with a status of 128 or more, if memory or
-    disk ran out, or if our own preparation failed.
+    The result tells nothing in these cases:
+
+    - A signal ended the check.
+    - The check ended with an exit status of 128 or more.
+    - Memory or disk ran out.
+    - Our own preparation failed.
     """
     if result.verdict is not GateVerdict.NONE:
         return True
@@ -229,5 +245,5 @@ def _is_told(result: GateResult) -> bool:
 _ENDED = re.compile(
     r"(?:verify|setup failed): (?:exit status (\d+)|it had not ended after \S+ seconds)(?=:|$)"
 )
-"""Matches the reason of a run that ended by itself or was stopped at its time limit, but not if the
-gate has appended a note on a shortage of memory or disk (``; ...``)."""
+"""Matches the reason of a run that ended by itself, or that was stopped at its time limit. A reason
+to which the gate has appended a note on a shortage of memory or disk (``; ...``) does not match."""
