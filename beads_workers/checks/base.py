@@ -44,7 +44,8 @@ NAME = "base"
 SHA_CHARS = 12
 TEXT_CHARS = 400
 CANNOT_RUN = tuple(f"verify: exit status {status}" for status in NO_VERDICT[1:])
-"""Reasons of gates without a verdict that count like a red verdict: every attempt would fail.
+"""Reasons for which a gate gives no verdict, and which the base check treats as red all the same:
+every attempt would fail.
 
 Any other reason of a gate without a verdict, such as a signal or a timeout, gives a warning.
 """

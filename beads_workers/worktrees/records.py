@@ -162,7 +162,7 @@ class Records:
         (git_directory / WORKTREE_MARK).write_text(json.dumps(mark) + "\n")
 
     def ready(self, record: WorktreeRecord) -> None:
-        """Note that a task may run in the worktree from now on: the contents may be work."""
+        """Record that a task may run in the worktree from now on, so its contents may be work."""
         (self.folder / f"{record.name}.ready").touch()
 
     def is_ready(self, record: WorktreeRecord) -> bool:

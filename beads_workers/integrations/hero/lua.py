@@ -203,7 +203,8 @@ LATER = """
 if redis.call('LREM', processing, 1, id) == 0 then return 0 end
 return redis.call('LPUSH', work, id)
 """
-"""Move a job to the back of the queue: the jobs for which it waits may be behind it there."""
+"""Move a job from our list to the back of the queue, so that the jobs for which it waits are
+fetched before it."""
 
 STOP = """
 -- ARGV: run, id, now, ttl, error
@@ -263,7 +264,8 @@ redis.call('DEL', processing)
 for _, id in ipairs(kept) do redis.call('RPUSH', processing, id) end
 if #kept == 0 then redis.call('DEL', lease) end
 if how == 'dead' and who then
-  -- It may come back to life, and bring one more job into its list before it knows.
+  -- The run may come back to life. Its waiting BLMOVE does not check ``fleet``, and may move one
+  -- more job into its list.
   redis.call('HSET', fleet, run, 'gone ' .. ARGV[10])
 elseif #kept == 0 then
   redis.call('HDEL', fleet, run)
