@@ -362,6 +362,12 @@ class Options:
         "Tries before an issue is quarantined; default 3.",
         panel=ATTEMPTS,
     )
+    questions: int | None = _option(
+        _integer(0, 1000),
+        limits.QUESTIONS_MAX,
+        "Questions that an issue may ask of you; 0: none; default 3.",
+        panel=ATTEMPTS,
+    )
     retry_delay: float | None = _option(
         _duration(0),
         limits.RETRY_DELAY_SECONDS,

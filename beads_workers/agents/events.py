@@ -42,6 +42,8 @@ class Kind(Enum):
     """Our own limit of turns or money."""
     UNFINISHED = "unfinished"
     """The run ended before its task did."""
+    QUESTION = "question"
+    """The run ended at something that only a person can decide, or do."""
     NO_CHANGE = "no_change"
     """The run ended well and changed nothing."""
     DONE = "done"

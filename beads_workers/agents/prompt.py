@@ -33,9 +33,17 @@ Rules:
   says about closing issues and pushing: a task is complete here without them.
 {check}
 - End your last message with a line of its own: "Outcome: done", or "Outcome: no change needed:"
-  or "Outcome: blocked:" with the reason in a sentence. Do not ask questions: nobody answers.
+  or "Outcome: blocked:" with the reason in a sentence.
+{questions}
 """
 """Prompt template if the user has none."""
+
+MAY_ASK = (
+    '- If only a person can decide something that you need, end with "Outcome: question:" and\n'
+    "  the question on that line, with the choices. Somebody answers, and you go on here. Do not\n"
+    "  ask for what you can find out, or may decide yourself."
+)
+NOBODY_ANSWERS = "- Do not ask questions: nobody answers."
 
 IN_CHECKOUT = (
     "- Other workers may be busy in the same folder with other issues: leave their changes alone."
@@ -103,7 +111,7 @@ class Lessons:
 class Briefing:
     """All contents of a prompt. ``author``: of the texts of the issue. ``verify``: the command that
     will judge the work, as the user typed it. ``worktree``: the attempt has one of its own.
-    ``commits``: the agent can commit there."""
+    ``commits``: the agent can commit there. ``may_ask``: a person answers questions."""
 
     id: str
     title: str
@@ -123,6 +131,7 @@ class Briefing:
     verify: str = ""
     worktree: bool = True
     commits: bool = True
+    may_ask: bool = False
 
 
 def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
@@ -259,16 +268,19 @@ def _values(briefing: Briefing, chars_max: int) -> dict[str, str]:
         "verify": briefing.verify,
         "place": _place(briefing),
         "check": _check(briefing.verify),
+        "questions": MAY_ASK if briefing.may_ask else NOBODY_ANSWERS,
     }
     return values | {"issue": _issue(briefing, values, data("Title", briefing.title))}
 
 
 PLACEHOLDERS = (
     *("id", "title", "priority", "attempt", "labels", "parent", "description", "acceptance"),
-    *("design", "notes", "comments", "delivered", "lessons", "verify", "place", "check", "issue"),
+    *("design", "notes", "comments", "delivered", "lessons", "verify", "place", "check"),
+    *("questions", "issue"),
 )
 """Names of the placeholders. Texts of people come as blocks; ``id``, ``title``, ``labels`` and
-``parent`` come as one line. ``issue``: all of the issue. ``place`` and ``check``: rules of ours."""
+``parent`` come as one line. ``issue``: all of the issue. ``place``, ``check`` and
+``questions``: rules of ours."""
 
 
 def _issue(briefing: Briefing, values: Mapping[str, str], title: str) -> str:

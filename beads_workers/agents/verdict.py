@@ -81,13 +81,14 @@ def judge(tally: Tally, ending: RunEnding) -> Verdict:
 def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
     """Return the verdict on a run that ended well by its own account: is the work there?"""
     outcome, reason = said_outcome(tally.text)
-    if outcome == "blocked":
-        return Verdict(
-            Kind.UNFINISHED, sentence(reason) or "it says it is blocked", text=tally.text
-        )
+    if outcome in ("blocked", "question"):
+        why = sentence(reason) or f"it says: {outcome}"
+        return Verdict(Kind.QUESTION, why, text=tally.text)
     if tally.denied and not ending.changed:
         tools = ", ".join(sorted(tally.denied)[:3])
         return Verdict(Kind.UNFINISHED, f"refused: {tools}; nothing changed", text=tally.text)
+    if not outcome and not ending.changed and (asked := last_question(tally.text)):
+        return Verdict(Kind.QUESTION, sentence(asked), text=tally.text)
     if ending.changed is False or (outcome == "no change needed" and not ending.changed):
         why = sentence(reason or tally.text) or "it changed nothing"
         return Verdict(Kind.NO_CHANGE, why, text=tally.text)
@@ -96,17 +97,32 @@ def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
 
 def said_outcome(text: str) -> tuple[str, str]:
     """Parse the last line as the prompt asks for it (``Outcome: blocked: no such file``). Return
-    the outcome (``done``, ``no change needed``, ``blocked``) and the reason; "" without such a
-    line."""
+    the outcome (``done``, ``no change needed``, ``blocked``, ``question``) and the reason; ""
+    without such a line."""
     lines = text.rstrip().rsplit("\n", 1)
     match = _OUTCOME.match(lines[-1])
     return (match[1].lower(), match[2].strip(" *_`")) if match else ("", "")
 
 
 _OUTCOME = re.compile(
-    r"[\s>*_`#-]*outcome[\s*_`]*:[\s*_`]*(done|no change needed|blocked)\b[\s*_`:.,–—-]*(.*)",
+    r"[\s>*_`#-]*outcome[\s*_`]*:[\s*_`]*(done|no change needed|blocked|question)\b"
+    r"[\s*_`:.,–—-]*(.*)",
     re.IGNORECASE,
 )
+
+
+def question_of(text: str) -> str:
+    """Return what an answer asks a person: its last words, with the choices that stand there."""
+    text = text.rstrip()
+    lines = text.rsplit("\n", 1)
+    outcome, reason = said_outcome(text)
+    if outcome in ("blocked", "question"):
+        lines[-1] = reason
+    return "\n".join(lines).strip()[-QUESTION_CHARS_MAX:]
+
+
+QUESTION_CHARS_MAX = 2000
+"""Maximum length of a question: people read it in a notification and on a small screen."""
 
 
 def last_question(text: str) -> str:

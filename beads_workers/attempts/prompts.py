@@ -11,6 +11,7 @@ from beads_workers.agents.prompt import TEMPLATE, Delivered, Lessons, block, of_
 from beads_workers.core.assignment import Assignment
 from beads_workers.core.landing import Mend
 from beads_workers.core.receipts import close_reason
+from beads_workers.core.source import answers, read_replies
 
 if TYPE_CHECKING:
     from beads_workers.core.journal import Finished
@@ -33,11 +34,13 @@ def first_prompt(
     ``standing``: files in which conflicts with landed work are to be resolved. ``unmerged``: why
     landed work could not be merged at all.
     """
-    commits = _commits(asked)
+    commits, talk = _commits(asked), _conversation(asked)
     lessons = _lessons(asked, resumed=resumed)
     if asked.repair is not None:
         merged = _merged(asked.repair, standing, unmerged)
         lessons = replace(lessons, error=f"{lessons.error}\n\n{merged}".strip(), mends=True)
+    if resumed and talk:
+        return "\n\n".join((_ANSWERED, talk, _rules(commits)))
     if resumed:
         why = block("How it ended", lessons.error)
         learnt = block("What was found", lessons.verify_output or lessons.remarks)
@@ -55,8 +58,20 @@ def first_prompt(
         verify=asked.verify or "",
         worktree=worktree,
         commits=commits,
+        may_ask=asked.may_ask,
     )
-    return render(briefing, asked.agent.prompt or TEMPLATE, room)
+    room = room and room - len(talk.encode()) - 2
+    prompt = render(briefing, asked.agent.prompt or TEMPLATE, room)
+    return f"{prompt}\n\n{talk}" if talk else prompt
+
+
+def _conversation(asked: Assignment) -> str:
+    """Return what the agent asked, and what people said since; "" if it asked nothing."""
+    if not asked.question:
+        return ""
+    found = answers(read_replies(asked.issue), asked.asked_at)
+    told = [block("The answer", each.text, each.author) for each in found] or [_UNANSWERED]
+    return "\n\n".join((block("You asked", asked.question), *told))
 
 
 def _merged(repair: Mend, standing: Sequence[str], unmerged: str) -> str:
@@ -98,6 +113,8 @@ def _with_journal(done: Delivered, end: Finished | None) -> Delivered:
 
 def _lessons(asked: Assignment, *, resumed: bool) -> Lessons:
     earlier = asked.earlier
+    if asked.question:
+        return Lessons(same_session=resumed)  # The question is no failure.
     if earlier is None:
         return Lessons(error=asked.error)
     first, _, rest = earlier.lesson.partition("\n")
@@ -121,6 +138,10 @@ What has landed meanwhile (commit {tip}) is being merged into your branch, and c
 {files}
 'git diff' shows both sides, 'git log --merge -p' the commits behind them. Keep what both wanted,
 remove every conflict mark, and commit."""
+_ANSWERED = "Your question was looked at. Go on with the issue, in this session."
+_UNANSWERED = """\
+Nobody answered, and the issue was opened again. Decide it yourself if you can; do not ask the same
+again."""
 _GO_ON = "You worked on this issue before, in this session. It is not done yet: go on with it."
 _REPAIR = "Your work was looked at, and it is not done yet. Mend it, and all that follows from it."
 _RULES = """\

@@ -19,7 +19,7 @@ from typing import Any
 from beads_workers.agents.adapter import Permission
 from beads_workers.agents.events import Kind
 from beads_workers.agents.texts import is_of_model, sentence
-from beads_workers.agents.verdict import WINDOWS, Verdict, last_question, said_outcome
+from beads_workers.agents.verdict import WINDOWS, Verdict, last_question, question_of, said_outcome
 from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.delivered import delivered_by_us
@@ -344,6 +344,10 @@ class AgentAttempt:
                 receipt = replace(receipt, flags=(*receipt.flags, "says that no change is needed"))
                 error = f"it says that no change is needed: {why}"
                 return assignment.AttemptAnswer(OutcomeKind.NOT_FOUND, error, receipt)
+            case Kind.QUESTION if self._asked.may_ask and not self._is_told:
+                self._place.keep_for_answer()
+                receipt = replace(receipt, question=question_of(verdict.text) or why)
+                return assignment.AttemptAnswer(OutcomeKind.QUESTION, why, receipt)
             case Kind.NO_CHANGE:
                 error = f"it ended well and changed nothing: {why}"
                 return assignment.AttemptAnswer(OutcomeKind.ERROR, error, receipt)

@@ -379,6 +379,12 @@ class Workplace:
             return ""
         return self._git("diff", "--no-color", "--no-ext-diff", self.base)
 
+    def keep_for_answer(self) -> None:
+        """Keep the worktree, changed or not, until the answer has come: its session is found again
+        only there. Raises ``OSError``."""
+        if self.own and self.directory is not None:
+            git.keep_for_answer(self.directory)
+
     def receipt(self, receipt: Receipt) -> Receipt:
         """Return the receipt with what git says of the work; raises ``GitError``."""
         if self.base is None:

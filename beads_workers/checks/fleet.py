@@ -87,6 +87,7 @@ def settings_of(
         policy=Policy(
             attempts_max=known(options.max_attempts),
             retry_delay_seconds=known(options.retry_delay),
+            questions_max=known(options.questions),
         ),
         bd_calls=options.bd_calls or "grouped",
         bd_seconds=known(options.bd_timeout),

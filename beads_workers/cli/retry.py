@@ -64,7 +64,11 @@ def _quarantined(directory: Path) -> list[str]:
     from beads_workers.runtime.run_directory import RunDirectory
 
     remembered = RunDirectory(directory).left_over()[1].retry_entries
-    return [issue_id for issue_id, entry in remembered.items() if entry.quarantined]
+    return [
+        issue_id
+        for issue_id, entry in remembered.items()
+        if entry.quarantined and not entry.question
+    ]
 
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:

@@ -118,7 +118,8 @@ def _issue_facts(
     to_land = retry_entry.landing if waits else None
     left = min(retry_entry.not_before - now, limits.RETRY_AFTER_MAX_SECONDS)
     standing = "cooling" if left > 0 else ""
-    standing = "quarantined" if retry_entry.quarantined else standing
+    out = "asked" if retry_entry.question else "quarantined"
+    standing = out if retry_entry.quarantined else standing
     standing = "unclosed" if issue_id in last.unclosed else standing
     return IssueFacts(
         issue_id,

@@ -59,6 +59,7 @@ class AgentWork:
         self._issue_budget = settings.issue_budget or Budget()
         self._lands = settings.landing is not None
         self._allows_calls = bool(work.allow_modules)
+        self._questions_max = settings.policy.questions_max
         self._running: dict[str, int] = dict.fromkeys(self.agents, 0)
         self._chosen: dict[IssueId, receipts.Candidate] = {}
         self._waits: dict[IssueId, list[receipts.Candidate]] = {}
@@ -165,6 +166,11 @@ class AgentWork:
         elif earlier is not None:
             # Another agent takes over: the findings hold for it, the session does not.
             fields["earlier"] = receipts.to_json(replace(earlier, session="", totals={}))
+        asked = past.questions if past is not None else 0
+        if asked < self._questions_max:
+            fields["may_ask"] = True
+        if past is not None and past.question:
+            fields["question"], fields["asked_at"] = past.question, past.asked_at
         if past is not None and past.mend is not None:
             fields["mend"] = to_plain(past.mend)
         spent = past.money if past is not None else 0.0

@@ -44,8 +44,9 @@ class Assignment:
     that are left for it; None: no budget. ``overage``: it may be paid for beyond its limit.
     ``guards``: a folder of ours; ``usage_file``: the file to which usage is written as it comes;
     ``runs``: the folder with the journals of all runs, "" for none. ``repair``: why its branch did
-    not land. ``trailers``: trailers of the commit that is made of what the attempt leaves, as in
-    ``Worktrees``."""
+    not land. ``may_ask``: a person answers questions. ``question``: what it asked at ``asked_at``
+    (epoch seconds), if it is not done since: newer comments of ``issue`` answer it. ``trailers``:
+    trailers of the commit that is made of what the attempt leaves, as in ``Worktrees``."""
 
     issue_id: str
     title: str
@@ -72,6 +73,9 @@ class Assignment:
     money: float | None = None
     overage: bool = False
     repair: Mend | None = None
+    may_ask: bool = False
+    question: str = ""
+    asked_at: float = 0.0
     trailers: tuple[str, ...] = OWN_TRAILERS
 
 

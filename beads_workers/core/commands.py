@@ -54,13 +54,15 @@ class RoundTrip:
     """One round trip: settle, then renew, then take; answered by one ``RoundTripEnded``.
 
     There is never more than one under way, so all that gathers meanwhile goes into the next:
-    this is where groups come from. ``take`` None: do not ask; 0: only list.
+    this is where groups come from. ``take`` None: do not ask; 0: only list. ``listen``: issues
+    whose comments are read.
     """
 
     settlements: tuple[Settlement, ...] = ()
     renew: tuple[IssueId, ...] = ()
     take: int | None = None
     skip: frozenset[IssueId] = frozenset()
+    listen: tuple[IssueId, ...] = ()
 
 
 @value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NewType
 from beads_workers.core.journal import Checkpointed, Inherited
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.receipts import AccountId, Closed, Receipt
-from beads_workers.core.source import Renewed, Settled, Taken
+from beads_workers.core.source import Conversation, Renewed, Settled, Taken
 from beads_workers.core.wire import FromWorker
 
 if TYPE_CHECKING:
@@ -153,7 +153,8 @@ class RoundTripEnded:
     answer. ``taken`` is None if nothing was to be taken, or if taking failed (``take_error``).
     ``settle_error``: nothing is known of the settlements, which stay pending. ``renewed`` is None
     if no lease was to be renewed, or if the tracker could not be asked. ``calls`` and
-    ``call_seconds``: the source's cost in this run so far."""
+    ``call_seconds``: the source's cost in this run so far. ``conversations``: what was listened
+    to."""
 
     seconds: float
     settled: tuple[Settled, ...] = ()
@@ -164,6 +165,7 @@ class RoundTripEnded:
     renewed: Renewed | None = None
     calls: int = 0
     call_seconds: float = 0.0
+    conversations: tuple[Conversation, ...] = ()
 
 
 @value

@@ -48,6 +48,8 @@ class Fate(Enum):
 
     CLOSED = "closed"
     QUARANTINED = "quarantined"
+    ASKED = "asked"
+    """It waits for a person's answer."""
     UNCLOSED = "unclosed"
     """Done, but the tracker has not closed it (yet); the next start does."""
     WAITING_TO_LAND = "waiting_to_land"
@@ -520,6 +522,7 @@ _FATES = {
 def _fate(issue: reducer.Issue) -> Fate:
     if issue.state in (IssueState.QUARANTINING, IssueState.QUARANTINED):
         # An issue that a person has reopened meanwhile is for anybody to take.
-        return Fate.QUARANTINED if issue.standing is Standing.QUARANTINED else Fate.REQUEUED
+        out = {Standing.QUARANTINED: Fate.QUARANTINED, Standing.ASKED: Fate.ASKED}
+        return out.get(issue.standing, Fate.REQUEUED)
     # Until the tracker has answered, an issue that is to be requeued is ours.
     return _FATES.get(issue.state, Fate.UNFINISHED)

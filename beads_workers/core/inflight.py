@@ -19,6 +19,7 @@ from beads_workers.core.framing import is_deep, strict_loads
 from beads_workers.core.issues import Issue
 from beads_workers.core.model import Arguments, Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
+    Ask,
     AttemptHistory,
     Ended,
     Finish,
@@ -366,10 +367,11 @@ class Tasks:
                 if in_flight.cancelled == RELEASED:
                     self._effects.write(rec.PutOnHold(job.issue_id))
                 self._enqueue(in_flight, Action.RELEASE, unseen=unseen, by_agent=by_agent)
-            case Quarantine():
+            case Quarantine() | Ask():
                 self._retry_state.failed_here.add(job.issue_id)
+                action = Action.ASK if isinstance(verdict, Ask) else Action.QUARANTINE
                 note = issue.quarantine_note
-                self._enqueue(in_flight, Action.QUARANTINE, note, unseen=unseen, by_agent=by_agent)
+                self._enqueue(in_flight, action, note, unseen=unseen, by_agent=by_agent)
         if struck:
             self._breaker.refund()
         if by_agent and outcome.receipt is None:
@@ -576,6 +578,7 @@ _VERDICTS = {
     HandBack: ("hand_back", IssueStimulus.REQUEUED),
     Requeue: ("requeue", IssueStimulus.REQUEUED),
     Quarantine: ("quarantined", IssueStimulus.SPENT),
+    Ask: ("asked", IssueStimulus.SPENT),
 }
 """Each verdict's name in the journal, and the stimulus that it gives the issue."""
 
@@ -585,15 +588,17 @@ def _finished(
 ) -> rec.Finished:
     started = in_flight.started
     history = AttemptHistory()
-    if isinstance(verdict, Requeue | Quarantine | Land):
+    if isinstance(verdict, Requeue | Quarantine | Ask | Land):
         history = verdict.history
     delay = verdict.delay_seconds if isinstance(verdict, Requeue) else 0.0
     ids = started.issue_id, in_flight.issue.worker_id, started.attempt, started.request_id
-    end = outcome.kind.value, word, outcome.error, duration_ms
+    error = verdict.reason if isinstance(verdict, Quarantine) else outcome.error
+    end = outcome.kind.value, word, error, duration_ms
     came = outcome.note, outcome.result, outcome.result_file
     history_after = history.charged, history.free_in_a_row, delay
-    known = started.agent, in_flight.reached, history.unprepared
-    return rec.Finished(*ids, *end, *history_after, *came, outcome.receipt, *known)
+    known = started.agent, in_flight.reached
+    counts = history.unprepared, history.questions
+    return rec.Finished(*ids, *end, *history_after, *came, outcome.receipt, *known, *counts)
 
 
 # --- leases --------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
 from beads_workers.core.landing import Add, Mend, landed_note, refusal_text
 from beads_workers.core.model import PRIORITY_DEFAULT, value
-from beads_workers.core.policy import quarantine_note
+from beads_workers.core.policy import quarantine_note, question_note
 from beads_workers.core.receipts import Receipt, close_reason
 from beads_workers.core.source import Action, Result
 from beads_workers.core.states import IssueState, Key
@@ -36,8 +36,13 @@ class Standing(Key):
     OPEN = "may be taken"
     COOLING = "not before a time"
     QUARANTINED = "out of attempts; a person reopens it"
+    ASKED = "waits for a person's answer"
     ON_HOLD = "a person put it on hold"
     UNCLOSED = "its work is done; a close is pending"
+
+
+OUT = (Standing.QUARANTINED, Standing.ASKED)
+"""Standings of issues that are blocked in the tracker until a person does something."""
 
 
 @value
@@ -112,6 +117,8 @@ class Issue:
     @property
     def quarantine_note(self) -> str:
         """Text for the tracker on why the issue is quarantined."""
+        if self.standing is Standing.ASKED and self.retry_entry is not None:
+            return question_note(self.retry_entry.question)
         landing = self.landing
         return quarantine_note(self.charged, self.error, landing.branch if landing else "")
 
@@ -164,7 +171,7 @@ class Issue:
     def is_reopened(self) -> bool:
         """Whether it was quarantined once, and taken back since: the tracker may still block it."""
         if self.state is IssueState.QUARANTINING:
-            return self.standing is not Standing.QUARANTINED
+            return self.standing not in OUT
         return self.pending is Action.REOPEN and self.state in _NOBODYS
 
 
@@ -279,8 +286,10 @@ class Issues:
         self._has_taken = True
         if (retry_entry := issue.retry_entry) is not None:
             # A person opened a quarantined issue, and thereby gave it new attempts.
+            # An issue that had asked goes on: whatever answers it, is among its comments.
+            new = retry_entry.quarantined and not retry_entry.question
             issue.retry_entry = (
-                None if retry_entry.quarantined else replace(retry_entry, not_before=0.0)
+                None if new else replace(retry_entry, not_before=0.0, quarantined=False)
             )
         # Returned unstarted, it was never released; and an issue that was to be reopened is open.
         issue.pending = None
@@ -342,7 +351,7 @@ class Issues:
             issue.due = entry.elapsed + finished.delay_seconds
             if not finished.delay_seconds:
                 issue.standing = Standing.OPEN
-        issue.pending = _WRITES[issue.state]
+        issue.pending = Action.ASK if issue.standing is Standing.ASKED else _WRITES[issue.state]
         issue.retry_entry = _entry_after(issue, finished, entry.at)
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
         issue.owner = None
@@ -408,11 +417,11 @@ class Issues:
                 issue.claimed, issue.end, issue.worker_id = None, None, ""
         else:
             quarantining = (
-                issue.state is IssueState.QUARANTINING and issue.pending is Action.QUARANTINE
+                issue.state is IssueState.QUARANTINING and issue.pending is not Action.REOPEN
             )
             # A person may have asked for another try meanwhile, of an issue that we or an earlier
             # run quarantined.
-            asked = quarantining and issue.standing is not Standing.QUARANTINED
+            asked = quarantining and issue.standing not in OUT
             reopens = asked or (issue.pending is Action.REOPEN and settled.action != _REOPEN)
             self._returned(issue, Action.REOPEN if reopens else None)
         return change
@@ -474,17 +483,13 @@ class Issues:
         issue = self.known.get(issue_id) or Issue(issue_id)
         change = Transition(issue, issue.state, issue.standing)
         retry_entry, asked = issue.retry_entry, type(entry.record) is rec.RetryAsked
+        waits = issue.standing is Standing.ASKED and not asked  # Only a person ends that.
         if retry_entry is not None:
             counts = charged or retry_entry.free_in_a_row
-            remembered = issue.is_done or bool(counts and not asked)
-            issue.retry_entry = (
-                replace(
-                    retry_entry, charged=charged, quarantined=False, not_before=0.0, unprepared=0
-                )
-                if remembered
-                else None
-            )
-        if issue.standing is Standing.QUARANTINED and issue.state is not IssueState.QUARANTINING:
+            remembered = issue.is_done or waits or bool(counts and not asked)
+            kept = replace(retry_entry, charged=charged, not_before=0.0, unprepared=0)
+            issue.retry_entry = replace(kept, quarantined=waits) if remembered else None
+        if issue.standing in OUT and not waits and issue.state is not IssueState.QUARANTINING:
             issue.pending = Action.REOPEN
         if asked:
             issue.standing = Standing.OPEN
@@ -493,6 +498,20 @@ class Issues:
         if issue.state in _NOBODYS:
             # A refund does not lift a person's hold.
             issue.entries = [] if asked else _holds(issue)
+            self._rest(issue)
+        else:
+            issue.entries.append(entry)
+        return change
+
+    def _answered(self, answered: rec.Answered, entry: Entry) -> Transition | None:
+        issue = self.known.get(answered.issue_id)
+        if issue is None or issue.standing is not Standing.ASKED or issue.retry_entry is None:
+            return None
+        change = Transition(issue, issue.state, issue.standing)
+        issue.retry_entry = replace(issue.retry_entry, quarantined=False)
+        issue.standing = Standing.OPEN
+        if issue.state in _NOBODYS:
+            issue.pending, issue.entries = Action.REOPEN, []
             self._rest(issue)
         else:
             issue.entries.append(entry)
@@ -527,7 +546,8 @@ class Issues:
             issue.state, issue.standing = IssueState.CLOSING, Standing.UNCLOSED
             issue.pending = Action.CLOSE
         elif retry_entry.quarantined:
-            issue.state, issue.standing = IssueState.QUARANTINED, Standing.QUARANTINED
+            issue.state = IssueState.QUARANTINED
+            issue.standing = Standing.ASKED if retry_entry.question else Standing.QUARANTINED
         elif (left := retry_entry.not_before - entry.at) > 0:
             # A clock that was set back makes no wait longer than it was.
             most = retry_entry.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
@@ -619,7 +639,7 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         return None
     if finished.verdict == _LAND:
         return _entry_to_land(issue, finished, at)
-    quarantined, delay = finished.verdict == _QUARANTINED, finished.delay_seconds
+    quarantined, delay = finished.verdict in (_QUARANTINED, _ASKED), finished.delay_seconds
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
     if finished.receipt is None and before.counted and before.counted == finished.request_id:
         return before  # A checkpoint repeats it before the end whose cost it has.
@@ -631,6 +651,7 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         or finished.unprepared
         or delay
         or receipt
+        or before.question
     ):
         return None  # Requeued without fault, and without anything to go on with.
     if finished.receipt is not None:
@@ -659,7 +680,22 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         money=before.money,
         tokens=before.tokens,
         counted=before.counted,
+        **_question(finished, before, at),
     )
+
+
+def _question(finished: rec.Finished, before: rec.Checkpointed, at: float) -> dict[str, Any]:
+    """Return the fields about questions: an answered one is kept until there is work."""
+    if finished.verdict == _QUARANTINED:
+        return {}
+    if finished.verdict == _ASKED:
+        question = (finished.receipt.question if finished.receipt else "") or finished.error
+        return {"question": question, "asked_at": at, "questions": finished.questions}
+    return {
+        "question": before.question,
+        "asked_at": before.asked_at,
+        "questions": finished.questions,
+    }
 
 
 def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpointed:
@@ -693,6 +729,7 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
         outcome=finished.outcome,
         mend=None,
         landing=add,
+        question="",
     )
 
 
@@ -736,7 +773,7 @@ _SHELVE, _CONFIRM = Action.SHELVE.value, Action.CONFIRM.value
 _RELEASE, _REOPEN = Action.RELEASE.value, Action.REOPEN.value
 _NOT_OURS = Result.NOT_OURS.value
 _NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)
-_FINISH, _LAND, _QUARANTINED = "finish", "land", "quarantined"
+_FINISH, _LAND, _QUARANTINED, _ASKED = "finish", "land", "quarantined", "asked"
 
 _DONE = (
     IssueState.LANDING,
@@ -750,6 +787,7 @@ _VERDICTS = {
     _FINISH: (IssueState.CLOSING, Standing.OPEN),
     _LAND: (IssueState.LANDING, Standing.OPEN),
     _QUARANTINED: (IssueState.QUARANTINING, Standing.QUARANTINED),
+    _ASKED: (IssueState.QUARANTINING, Standing.ASKED),
     "requeue": _REQUEUED,
     "hand_back": (IssueState.RELEASING, Standing.OPEN),
 }
@@ -775,6 +813,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.PutOnHold: Issues._put_on_hold,
     rec.RetryAsked: Issues._retry_asked,
     rec.Refunded: Issues._refunded,
+    rec.Answered: Issues._answered,
     rec.Checkpointed: Issues._checkpointed,
     rec.UsageFound: Issues._usage_found,
     Unsettled: Issues._unsettled,

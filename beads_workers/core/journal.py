@@ -61,7 +61,9 @@ class Checkpointed(Record):
     first attempt. ``money`` (dollars) and ``tokens``: of all attempts; ``counted``: the request id
     of the last attempt that is in them. ``landing``: the branch that is to land, if its work is
     done. ``repairs``: how often its branch came back to be mended; ``mend``: why the last time,
-    until there is work again. ``unprepared``: see ``Finished``.
+    until there is work again. ``unprepared``: see ``Finished``. ``question``: the last that it
+    asked of a person at ``asked_at`` (epoch seconds), until there is work again; with
+    ``quarantined`` it waits for the answer. ``questions``: how many it has asked.
     """
 
     issue_id: str
@@ -86,6 +88,9 @@ class Checkpointed(Record):
     repairs: int = 0
     mend: Mend | None = None
     unprepared: int = 0
+    question: str = ""
+    asked_at: float = 0.0
+    questions: int = 0
 
 
 @value
@@ -288,12 +293,13 @@ class Inherited(Record):
 class Finished(Record):
     """The end of an attempt.
 
-    ``verdict``: ``finish``, ``land``, ``requeue``, ``quarantined``, ``hand_back``. ``charged`` and
-    ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next try;
-    ``duration_ms`` as the worker measured it, or as we did if it said nothing. ``note``, ``result``
-    (JSON, see ``model.kept``) and ``result_file``: what came of a success. ``receipt``: of an
-    agent; ``agent``: see ``Started``. ``reached``: its last PROGRESS, for people. ``unprepared``:
-    attempts in a row without a worktree, for the reason in ``error``.
+    ``verdict``: ``finish``, ``land``, ``requeue``, ``quarantined``, ``asked``, ``hand_back``.
+    ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
+    try; ``duration_ms`` as the worker measured it, or as we did if it said nothing. ``note``,
+    ``result`` (JSON, see ``model.kept``) and ``result_file``: what came of a success. ``receipt``:
+    of an agent; ``agent``: see ``Started``. ``reached``: its last PROGRESS, for people.
+    ``unprepared``: attempts in a row without a worktree, for the reason in ``error``.
+    ``questions``: asked so far.
     """
 
     issue_id: str
@@ -314,6 +320,7 @@ class Finished(Record):
     agent: str = ""
     reached: str = ""
     unprepared: int = 0
+    questions: int = 0
 
 
 @value
@@ -404,6 +411,13 @@ class PutOnHold(Record):
 @value
 class RetryAsked(Record):
     """A person wants the issue tried again, with a clean history."""
+
+    issue_id: str
+
+
+@value
+class Answered(Record):
+    """A person has answered the issue's question, or has opened the issue again."""
 
     issue_id: str
 
@@ -690,6 +704,7 @@ KINDS: dict[str, type[Record]] = {
     "requeued": Requeued,
     "on_hold": PutOnHold,
     "retry_asked": RetryAsked,
+    "answered": Answered,
     "refunded": Refunded,
     "source_trouble": SourceTrouble,
     "source_recovered": SourceRecovered,

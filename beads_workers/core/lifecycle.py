@@ -13,7 +13,7 @@ from beads_workers.core.commands import End, HangUp
 from beads_workers.core.connections import Connections
 from beads_workers.core.events import FatalError, StopAsked
 from beads_workers.core.inflight import InFlight
-from beads_workers.core.issues import Standing
+from beads_workers.core.issues import OUT, Standing
 from beads_workers.core.journal import BudgetSpent, RunChanged, RunEnded
 from beads_workers.core.model import FLEETS, IssueId
 from beads_workers.core.parts import Parts
@@ -355,7 +355,9 @@ class Ending:
         # A branch that could not land is charged to nobody, and stays quarantined all the same.
         stands = (retry_state.standing(each) for each in retry_state.failed_here)
         unfinished = bool(issues.standing(Standing.UNCLOSED)) or any(charged)
-        unfinished = unfinished or Standing.QUARANTINED in stands
+        unfinished = unfinished or any(each in OUT for each in stands)
+        if self._parts.settings.until_empty and issues.standing(Standing.ASKED):
+            return True
         runs = [each for each in self._parts.listed.holders if each.startswith(FLEETS)]
         if self._parts.settings.until_empty and runs:
             return True  # Their runs are not done, and perhaps nobody is at work on them.

@@ -115,6 +115,16 @@ that has nothing to say wakes up for it once a minute."""
 STATUS_SECONDS = 5.0
 """Interval at which workers are asked for their STATUS while a person looks."""
 
+LISTEN_SECONDS = 30.0
+"""Interval at which comments of issues that wait for an answer are read: an answer that a person
+gives by the tracker's own program is noticed soon, and ``bd`` starts a process for each call."""
+
+LISTEN_ISSUES_MAX = 200
+"""Maximum issues whose comments are read at a time, those first that have waited longest."""
+
+QUESTIONS_MAX = 3
+"""Questions that an issue may ask of a person, unless ``--questions`` says otherwise."""
+
 LABELS_KEPT = 50
 """Labels of an issue that its claim keeps, for the message of the commit that lands."""
 

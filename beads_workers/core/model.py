@@ -252,6 +252,8 @@ class OutcomeKind(Enum):
     CANCELLED = "cancelled"
     LOST = "lost"
     NOT_FOUND = "not_found"
+    QUESTION = "question"
+    """The work waits for a person's answer."""
 
 
 @value

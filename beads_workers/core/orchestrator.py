@@ -33,6 +33,7 @@ from beads_workers.core.landings import LANDER_DUE, LANDING_HELPLESS
 from beads_workers.core.lifecycle import IDLE_OUT, RUN_OUT, SETTLE_TIMEOUT, STOP_DEADLINE, Ending
 from beads_workers.core.model import IssueId
 from beads_workers.core.parts import make_parts
+from beads_workers.core.questions import LISTEN
 from beads_workers.core.retry import PREPARATION_TRIAL
 from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, WriteRetryDue
 from beads_workers.core.sender import Sender
@@ -224,6 +225,7 @@ class Orchestrator:
     def _round_trip_ended(self, round_trip: ev.RoundTripEnded) -> None:
         for settled in self._parts.round_trips.ended(round_trip):
             self._settled(settled)
+        self._parts.questions.read(round_trip.conversations)
         self._scheduler.answered(round_trip)
         self._parts.leases.answered(round_trip.renewed)
         for lost in round_trip.renewed.lost if round_trip.renewed else ():
@@ -332,6 +334,7 @@ class Orchestrator:
             CLAIM_AGAIN: self._take_again,
             RECHECK: self._scheduler.recheck,
             LINGER: lambda: None,  # ``consider`` finds that it is due.
+            LISTEN: lambda: None,  # Likewise.
             inflight.LOOK: lambda: None,  # ``_after_events`` looks at them.
             STOP_DEADLINE: lambda: self._ending.move(RunStimulus.DEADLINE),
             SETTLE_TIMEOUT: self._ending.settle_timed_out,

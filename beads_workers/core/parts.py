@@ -9,6 +9,7 @@ from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import Leases, Tasks
 from beads_workers.core.journal import Listed
 from beads_workers.core.landings import Landings
+from beads_workers.core.questions import Questions
 from beads_workers.core.retry import AlikeFailures, CircuitBreaker, PreparationBrake, RetryState
 from beads_workers.core.round_trips import RoundTrips
 from beads_workers.core.sessions import ConnectionRegistry
@@ -44,6 +45,7 @@ class Parts:
     degraded: DegradedConditions
     leases: Leases
     landings: Landings
+    questions: Questions
     state: RunState = RunState.RECOVERING
     state_reason: str = ""
     reason: str = "user_requested"
@@ -106,4 +108,5 @@ def make_parts(
         DegradedConditions(effects),
         Leases(effects, tasks, settings.work.term_grace_seconds),
         landings,
+        Questions(effects, retry_state, round_trips),
     )

@@ -19,7 +19,8 @@ class Policy:
 
     ``hand_back``: the job's sender decides about retries. It gets the outcome of attempt number
     ``hand_back_after`` (free retries do not raise the number), or of an earlier attempt that was
-    ``cancelled`` or ``not_found``.
+    ``cancelled`` or ``not_found``. ``questions_max``: questions in a row that an issue may ask of a
+    person; 0: nobody answers.
     """
 
     attempts_max: int = limits.ATTEMPTS_MAX
@@ -28,6 +29,7 @@ class Policy:
     free_retries_max: int = limits.FREE_RETRIES_MAX
     hand_back: bool = False
     hand_back_after: int = 1
+    questions_max: int = 0
 
 
 @value
@@ -35,12 +37,14 @@ class AttemptHistory:
     """Traces of earlier attempts at this job, which survive restarts through the journal.
 
     ``unprepared``: attempts in a row without a worktree, all for ``reason``, the last error.
+    ``questions``: how many its attempts have asked so far.
     """
 
     charged: int = 0
     free_in_a_row: int = 0
     unprepared: int = 0
     reason: str = ""
+    questions: int = 0
 
     @property
     def attempt(self) -> int:
@@ -77,11 +81,18 @@ class Quarantine:
 
 
 @value
+class Ask:
+    """The job waits for a person's answer; its worktree and session are kept."""
+
+    history: AttemptHistory
+
+
+@value
 class HandBack:
     """The job goes back to its sender, who decides about another try; nothing is remembered."""
 
 
-Verdict = Finish | Land | Requeue | Quarantine | HandBack
+Verdict = Finish | Land | Requeue | Quarantine | Ask | HandBack
 
 
 # --- what becomes of an attempt -------------------------------------------------------------------
@@ -172,6 +183,17 @@ def cancelled(policy: Policy, ended: Ended) -> Verdict | None:
     return Requeue(0.0, ended.history) if ended.outcome.kind is OutcomeKind.CANCELLED else None
 
 
+def asked(policy: Policy, ended: Ended) -> Verdict | None:
+    """Wait for a person's answer, uncharged; quarantine after ``questions_max`` questions."""
+    if ended.outcome.kind is not OutcomeKind.QUESTION or not policy.questions_max:
+        return None
+    history = replace(ended.history, questions=ended.history.questions + 1)
+    if history.questions > policy.questions_max:
+        reason = f"it asked {policy.questions_max} questions, and one more: {ended.outcome.error}"
+        return Quarantine(reason, history)
+    return Ask(history)
+
+
 def hopeless(policy: Policy, ended: Ended) -> Verdict | None:
     """Quarantine a job if no other attempt would do better."""
     if ended.outcome.kind is not OutcomeKind.NOT_FOUND:
@@ -221,7 +243,7 @@ def charged(policy: Policy, ended: Ended) -> Verdict:
     # A charged retry does not reset the count of free retries: a streak gets ``free_retries_max``
     # (19) of them once, and every later retry of the streak is charged.
     free = history.free_in_a_row if outcome.kind is OutcomeKind.RETRY else 0
-    after = AttemptHistory(history.charged + 1, free)
+    after = AttemptHistory(history.charged + 1, free, questions=history.questions)
     if after.charged >= policy.attempts_max:
         return Quarantine(outcome.error, after)
     # This retry is charged, but the next attempt still begins no sooner than the worker asked for.
@@ -230,7 +252,7 @@ def charged(policy: Policy, ended: Ended) -> Verdict:
 
 
 RULES: tuple[Rule, ...] = (
-    *(done, struck, handed_back, cancelled, hopeless),
+    *(done, struck, handed_back, cancelled, asked, hopeless),
     *(account_closed, not_prepared, free_retry, charged),
 )
 
@@ -258,6 +280,14 @@ def quarantine_note(attempts: int, reason: str, branch: str = "") -> str:
     if not attempts:
         return f"beads-workers quarantined this: {reason}"
     return f"beads-workers quarantined this after {attempts} attempts. Last error: {reason}"
+
+
+def question_note(question: str) -> str:
+    """Return the tracker's note for the person who is to answer."""
+    return (
+        "beads-workers waits for an answer. An agent asks:\n"
+        f"{question}\nA comment on this issue answers it, and the agent goes on."
+    )
 
 
 def same_reason(reason: str, other: str) -> bool:

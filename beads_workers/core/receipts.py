@@ -107,7 +107,8 @@ class Receipt:
     ``rounds``: how often the agent was asked to mend the work. ``refused``: the other agent whose
     account was closed, its reviewer's; "" for ``agent``. ``denied``: tools that were refused.
     ``message``: its last words. ``lesson``: what the next attempt should know: the tail of verify's
-    output, a reviewer's remarks. ``flags``: what a person should look at in the morning.
+    output, a reviewer's remarks. ``question``: what it asks a person, with the choices.
+    ``flags``: what a person should look at in the morning.
     """
 
     verdict: str = ""
@@ -136,6 +137,7 @@ class Receipt:
     denied: tuple[str, ...] = ()
     message: str = ""
     lesson: str = ""
+    question: str = ""
     flags: tuple[str, ...] = ()
 
     @property
@@ -282,7 +284,7 @@ _READERS: dict[str, Any] = {
     ),
     **dict.fromkeys(("branch", "base", "head", "diffstat", "tree"), _SHORT),
     **dict.fromkeys(("verify", "why"), _SHORT),
-    **dict.fromkeys(("message", "lesson"), _LONG),
+    **dict.fromkeys(("message", "lesson", "question"), _LONG),
     **dict.fromkeys(("commits", "denied", "flags"), _texts),
     "totals": _small,
     "usage": _usage,

@@ -9,7 +9,7 @@ from operator import attrgetter
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
-from beads_workers.core.issues import Issue, Issues, RunningAttempt, Standing
+from beads_workers.core.issues import OUT, Issue, Issues, RunningAttempt, Standing
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Resumed, Unsettled
 from beads_workers.core.landing import shelve_note
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Outcome, OutcomeKind, kept, note_of
@@ -77,11 +77,13 @@ class RecoveryState:
     def quarantined(self) -> dict[str, str]:
         """Quarantined issues with their notes, which the tracker does not have yet."""
         quarantining = self._in(IssueState.QUARANTINING)
-        return {
-            i.issue_id: i.quarantine_note
-            for i in quarantining
-            if i.standing is Standing.QUARANTINED
-        }
+        return {i.issue_id: i.quarantine_note for i in quarantining if i.standing in OUT}
+
+    @property
+    def asked(self) -> list[str]:
+        """Issues that wait for an answer, which the tracker does not know yet."""
+        quarantining = self._in(IssueState.QUARANTINING)
+        return [i.issue_id for i in quarantining if i.standing is Standing.ASKED]
 
     @property
     def to_land(self) -> dict[str, str]:
@@ -166,6 +168,7 @@ class RecoveryState:
             _sorted(i.issue_id for i in self._all() if i.agent),
             tuple((IssueId(i), note) for i, note in self.to_land.items()),
             _sorted(i.issue_id for i in self._all() if i.shelved),
+            asked=_sorted(self.asked),
         )
         return [*unsettled_runs, last]
 

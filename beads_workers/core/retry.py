@@ -10,8 +10,14 @@ from dataclasses import replace
 
 from beads_workers.core import limits
 from beads_workers.core.effects import Effects, RetryDue
-from beads_workers.core.issues import Issue, Standing
-from beads_workers.core.journal import DegradedBegan, DegradedEnded, Refunded, RetryAsked
+from beads_workers.core.issues import OUT, Issue, Standing
+from beads_workers.core.journal import (
+    Answered,
+    DegradedBegan,
+    DegradedEnded,
+    Refunded,
+    RetryAsked,
+)
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import AttemptHistory, same_reason
 from beads_workers.core.receipts import AccountTrouble, Candidate, Receipt
@@ -25,7 +31,9 @@ def history_of(issue: Issue) -> AttemptHistory:
     past = issue.retry_entry
     if past is None:
         return AttemptHistory()
-    return AttemptHistory(past.charged, past.free_in_a_row, past.unprepared, past.error)
+    return AttemptHistory(
+        past.charged, past.free_in_a_row, past.unprepared, past.error, past.questions
+    )
 
 
 class RetryState:
@@ -76,17 +84,25 @@ class RetryState:
         self._pardon(RetryAsked(issue_id))
         return True
 
+    def answered(self, issue_id: IssueId) -> bool:
+        """Have an issue go on whose question was answered; return False if it asked none."""
+        issue = self._issues.known.get(issue_id)
+        if issue is None or issue.standing is not Standing.ASKED:
+            return False
+        self._pardon(Answered(issue_id))
+        return True
+
     def refund(self, issue_id: IssueId, attempts: int) -> None:
         """Refund so many charged attempts that were not the issue's fault.
         It may be taken again at once."""
         if (issue := self._issues.known.get(issue_id)) is not None:
             self._pardon(Refunded(issue_id, max(0, issue.charged - attempts)))
 
-    def _pardon(self, record: RetryAsked | Refunded) -> None:
+    def _pardon(self, record: RetryAsked | Refunded | Answered) -> None:
         issue = self._issues.known[record.issue_id]
-        was_quarantined = issue.standing is Standing.QUARANTINED
+        was_out = issue.standing in OUT
         self._effects.write(record)
-        if was_quarantined and issue.pending is Action.REOPEN:
+        if was_out and issue.pending is Action.REOPEN:
             self._round_trips.enqueue(Settlement(Action.REOPEN, IssueId(issue.issue_id)))
 
 

@@ -347,6 +347,11 @@ class Board:
         return {i.issue_id: (i.charged, i.error) for i in found}
 
     @property
+    def questions(self) -> list[Issue]:
+        """Issues that wait for a person's answer, the longest waiting first."""
+        return self.issues.standing(Standing.ASKED)
+
+    @property
     def waiting_to_land(self) -> list[Issue]:
         """Done issues with a branch that is to land, by priority, then by their ends."""
         if not self.waiting_to_land_count:
@@ -515,7 +520,7 @@ class Board:
             row.has_not(issue_id)
             row.finished += 1
             row.done += success
-            row.failed += not success and finished.outcome not in ("cancelled", "retry")
+            row.failed += not success and finished.outcome not in ("cancelled", "retry", "question")
         if success:
             self.recent_done.append(elapsed)
             self.activity.throughput.add(elapsed)
@@ -526,7 +531,7 @@ class Board:
             self.totals["lost"] += 1
         if finished.verdict == "quarantined":
             self.totals["quarantined"] += 1
-        elif finished.verdict != "hand_back" and finished.outcome != "cancelled":
+        elif finished.verdict not in ("hand_back", "asked") and finished.outcome != "cancelled":
             self.totals["retried"] += 1
 
     def _landed(self, entry: Entry, change: Transition) -> None:

@@ -7,10 +7,12 @@ promises. A failure to ask is never an answer: the source raises ``SourceError``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from math import floor
+from typing import Any, Protocol, runtime_checkable
 
 from beads_workers.core import model
 
@@ -40,8 +42,11 @@ class Action(Enum):
     """Out of the backlog until a person asks for it: ``blocked``, with a note, unassigned."""
     HAND_OVER = "hand_over"
     """Keep it reserved, but in nobody's name: the worker will claim and close by itself."""
+    ASK = "ask"
+    """As ``QUARANTINE``, until a person has answered the question in the note: it has the label
+    ``needs-answer``, too."""
     REOPEN = "reopen"
-    """Take the quarantine mark away, for a person's ``retry`` or after a storm. With
+    """Take the quarantine mark away, for a person's ``retry`` or answer, or after a storm. With
     ``read_first``, for a crashed run, the run's claim is released as well."""
     SHELVE = "shelve"
     """As ``QUARANTINE``, until its branch has landed, which the next start sees to."""
@@ -85,7 +90,10 @@ class Settlement:
 CLOSED_BY_OTHERS = "closed by somebody else"
 """``Settled.error`` of a ``CONFIRM`` that has found the issue closed."""
 
-BLOCKING = (Action.QUARANTINE, Action.SHELVE)
+NEEDS_ANSWER = "needs-answer"
+"""Label of an issue that waits for a person's answer; ``REOPEN`` takes it off."""
+
+BLOCKING = (Action.QUARANTINE, Action.SHELVE, Action.ASK)
 """Actions that leave an issue ``blocked``, in nobody's name, with a note."""
 
 
@@ -204,6 +212,7 @@ class CrashedRun:
     ``begun`` and of ``outcomes`` on which an agent worked, see ``Settlement.by_agent``.
     ``to_land``: issues that are done, and whose branches have not landed, each with the note that
     says so; ``shelved``: issues that are ours although they may be blocked in nobody's name.
+    ``asked``: those of ``quarantined`` that wait for an answer, with the question as their note.
     ``closes_only``: this is a later run's journal of it, which knows only its closes. The other
     issues may be with a worker that lives on; the run's own journal settles them.
     """
@@ -222,6 +231,7 @@ class CrashedRun:
     to_land: tuple[tuple[model.IssueId, str], ...] = ()
     shelved: tuple[model.IssueId, ...] = ()
     closes_only: bool = False
+    asked: tuple[model.IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[model.IssueId]) -> list[Settlement]:
         """Return the writes for issues that are done, with the result of each, if known."""
@@ -238,7 +248,8 @@ class CrashedRun:
     def back(self, issue_id: model.IssueId) -> Settlement:
         """Return the write for an issue that the run still holds, and that is not done."""
         note = dict(self.quarantined).get(issue_id)
-        action = Action.RELEASE if note is None else Action.QUARANTINE
+        blocks = Action.ASK if issue_id in self.asked else Action.QUARANTINE
+        action = Action.RELEASE if note is None else blocks
         if issue_id in self.reopened:
             # The quarantine may have reached the tracker before it was taken back, or may not.
             action, note = Action.REOPEN, None
@@ -304,6 +315,62 @@ class ReadableSource(Protocol):
         """Return these issues as a ``take`` would give them now, with all that is known of each.
 
         Never writes. Issues that do not exist are left out. Raises ``SourceError``.
+        """
+
+
+@model.value
+class Reply:
+    """A comment of an issue that waits for an answer; ``at``: epoch seconds, whole in most
+    trackers."""
+
+    author: str
+    text: str
+    at: float
+
+
+def read_replies(issue: Mapping[str, Any]) -> tuple[Reply, ...]:
+    """Return the comments of an issue's JSON, oldest first; those without a time are left out."""
+    found = []
+    listed = issue.get("comments")
+    for each in listed if isinstance(listed, list | tuple) else ():
+        fields = each if isinstance(each, Mapping) else {}
+        author, text, at = (fields.get(name) for name in ("author", "text", "created_at"))
+        try:
+            moment = datetime.fromisoformat(at) if isinstance(at, str) else None
+        except ValueError:
+            moment = None
+        if moment is not None:
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            found.append(Reply(str(author or ""), str(text or ""), moment.timestamp()))
+    return tuple(sorted(found, key=lambda comment: comment.at))
+
+
+def answers(comments: Sequence[Reply], asked_at: float) -> list[Reply]:
+    """Return the comments that answer a question asked at this time (epoch seconds).
+
+    Trackers cut times to seconds. A comment within the second of the question is the agent's own:
+    it was written before the attempt had ended.
+    """
+    return [comment for comment in comments if comment.at > floor(asked_at)]
+
+
+@model.value
+class Conversation:
+    """An issue that waits for a person: its status, and its comments, oldest first."""
+
+    issue_id: model.IssueId
+    status: str
+    comments: tuple[Reply, ...] = ()
+
+
+@runtime_checkable
+class ConversingSource(Protocol):
+    """A source whose issues have comments, by which people answer."""
+
+    def conversations(self, issue_ids: Sequence[model.IssueId]) -> tuple[Conversation, ...]:
+        """Return these issues with their comments; those that are gone are left out.
+
+        Never writes. Raises ``SourceError``.
         """
 
 

@@ -14,7 +14,7 @@ from beads_workers.core import limits, snapshot
 from beads_workers.core.issues import Issue, Standing, Transition
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.model import FLEETS
-from beads_workers.core.text import counted, some
+from beads_workers.core.text import counted, printable, some
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -75,6 +75,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
             {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
             for issue_id, (attempts, error) in islice(quarantined.items(), QUARANTINED_MAX)
         ],
+        "questions": [_question(issue) for issue in board.questions[:QUARANTINED_MAX]],
         "discovered": list(board.listed.discovered),
         "held_elsewhere": [
             {"issue_id": issue_id, "actor": actor}
@@ -116,9 +117,22 @@ def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> d
         "next_retry_seconds": _next_retry(retrying, elapsed),
         "blocked": board.listed.blocked,
         "quarantined": len(board.quarantined),
+        "questions": len(board.questions),
         "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
         "unclosed": board.unclosed_count,
         "waiting_to_land": board.waiting_to_land_count,
+    }
+
+
+def _question(issue: Issue) -> dict[str, Any]:
+    past = issue.retry_entry
+    return {
+        "issue_id": issue.issue_id,
+        "title": issue.title[:TITLE_CHARS_MAX],
+        "question": past.question if past else "",
+        "asked_at": round(past.asked_at, 3) if past else None,
+        "agent": past.receipt.agent if past and past.receipt else None,
+        "branch": past.receipt.branch if past and past.receipt else "",
     }
 
 
@@ -306,6 +320,7 @@ def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
         "failed": shown["totals"]["failed"],
         "quarantined": shown["quarantined"],
         "unclosed": shown["queue"]["unclosed"],
+        "questions": shown["questions"],
         "held_elsewhere": shown["held_elsewhere"],
         "project": shown["project"],
         "landing": shown["landing"],
@@ -335,6 +350,9 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
         if closed.trouble == "needs_person":
             todo = f"{closed.todo}, then resume" if closed.todo else "mend it, then resume"
             yield f"{closed.agent}: {closed.why}", todo
+    for issue in board.questions:
+        asked = issue.retry_entry.question if issue.retry_entry else ""
+        yield f"{issue.issue_id} asks: {printable(asked, ASKED_WIDTH)}", f"answer {issue.issue_id}"
     if board.state == "paused":
         # The reason first: if there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
@@ -360,6 +378,9 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
             f"logs {quarantined[0]}; retry {again}",
         )
 
+
+ASKED_WIDTH = 160
+"""Columns of a question among what needs a person; ``answer`` and ``status`` show it whole."""
 
 TYPED_MAX = 5
 """Maximum issues that are named in what a person is to type."""

@@ -381,6 +381,9 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         money=fields.get("money"),
         overage=work.overage,
         repair=read_mend(fields.get("mend")),
+        may_ask=fields.get("may_ask") is True,
+        question=fields.get("question", ""),
+        asked_at=fields.get("asked_at", 0.0),
         trailers=work.worktrees.trailers if work.worktrees else (),
     )
     argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)

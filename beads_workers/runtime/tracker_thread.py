@@ -27,6 +27,8 @@ from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited,
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.source import (
+    Conversation,
+    ConversingSource,
     Renewed,
     Result,
     Settled,
@@ -74,12 +76,13 @@ class _Settling(NamedTuple):
 
 
 class _Taking(NamedTuple):
-    """Result of a round trip's renewal and take."""
+    """Result of the questions of a round trip: see ``RoundTripEnded``."""
 
     renewed: Renewed | None = None
     taken: Taken | None = None
     error: str = ""
     hint: str = ""
+    conversations: tuple[Conversation, ...] = ()
 
 
 class TrackerThread:
@@ -181,20 +184,22 @@ class TrackerThread:
         """Carry out one whole round trip."""
         began = time.monotonic()
         settled, settle_error, hint = self._settle(round_trip)
-        renewed, taken, take_error = None, None, ""
+        asked = _Taking()
         if not settle_error:  # A tracker that has just failed is not asked again at once.
-            renewed, taken, take_error, hint = self._take(round_trip)
+            asked = self._take(round_trip)
+            hint = asked.hint
         calls = self._source.calls
         return ev.RoundTripEnded(
             time.monotonic() - began,
             settled,
             settle_error,
-            taken,
-            take_error,
+            asked.taken,
+            asked.error,
             hint,
-            renewed,
+            asked.renewed,
             calls.count,
             calls.seconds,
+            asked.conversations,
         )
 
     def _settle(self, round_trip: RoundTrip) -> _Settling:
@@ -226,16 +231,19 @@ class TrackerThread:
 
     def _take(self, round_trip: RoundTrip) -> _Taking:
         renewed, taken = None, None
+        read: tuple[Conversation, ...] = ()
         try:
+            if round_trip.listen and isinstance(self._source, ConversingSource):
+                read = self._source.conversations(round_trip.listen)
             if round_trip.renew:
                 renewed = self._source.renew(round_trip.renew)
             if round_trip.take is not None:
                 taken = self._source.take(round_trip.take, round_trip.skip)
         except SourceError as error:
-            return _Taking(renewed, taken, _reason(error), error.hint)
+            return _Taking(renewed, taken, _reason(error), error.hint, read)
         except OSError as error:
-            return _Taking(renewed, taken, _of_machine(error))
-        return _Taking(renewed, taken)
+            return _Taking(renewed, taken, _of_machine(error), "", read)
+        return _Taking(renewed, taken, conversations=read)
 
 
 class PromptTrackerThread(TrackerThread):

@@ -59,7 +59,7 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
             return _written(Ownership(CLOSED, actor)) if ours else _left_alone(found)
         case Action.RELEASE:
             return _release(found, ours)
-        case Action.QUARANTINE | Action.SHELVE:
+        case Action.QUARANTINE | Action.SHELVE | Action.ASK:
             if found == Ownership(BLOCKED, ""):
                 return Ruling(Result.APPLIED)
             return _written(Ownership(BLOCKED, "")) if ours else _left_alone(found)
@@ -130,7 +130,7 @@ def _instead(action: Action, actor: str) -> Ownership:
     match action:
         case Action.CLOSE:
             return Ownership(CLOSED, actor)
-        case Action.QUARANTINE | Action.SHELVE:
+        case Action.QUARANTINE | Action.SHELVE | Action.ASK:
             return Ownership(BLOCKED, "")
         case _:
             return Ownership(OPEN, "")

@@ -134,7 +134,8 @@ def _wasted_as(attempt: Attempt, not_ours: set[str]) -> str | None:
     # The work is done, but the issue turned out to be somebody else's.
     if attempt.outcome == "success":
         return "not_ours" if attempt.issue_id in not_ours else None
-    return None if attempt.outcome == RUNNING else attempt.outcome
+    # A question is no waste: the next attempt goes on in the same session.
+    return None if attempt.outcome in (RUNNING, "question") else attempt.outcome
 
 
 _VARYING = re.compile(
@@ -247,6 +248,9 @@ def next_steps(history: History) -> list[NextStep]:
         steps.append(NextStep("beads-workers land", "lands what is done; so does a start"))
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
         steps.append(NextStep(start, "goes on with what was requeued"))
+    for issue in history.with_fate(Fate.ASKED)[:NAMED_MAX]:
+        reason = f"asks: {issue.error}"
+        steps.append(NextStep(f"beads-workers answer {shlex.quote(issue.issue_id)}", reason))
     # Issues that this run quarantined come before those of earlier runs.
     quarantined = sorted(quarantined_issues(history), key=lambda i: i.earlier)
     if quarantined:

@@ -164,6 +164,8 @@ def _finished(finished: rec.Finished) -> str:
     if finished.verdict in ("finish", "land"):
         note = f": {printable(finished.note, ERROR_WIDTH)}" if finished.note else ""
         return f"{head} done     {issue} in {took}{note}"
+    if finished.verdict == "asked":
+        return f"{head} asks     {issue}: {error}; 'answer {issue}' answers"
     if finished.verdict == "quarantined":
         return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
     if finished.outcome == "cancelled":
@@ -205,6 +207,7 @@ def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:
         "close": f"     closed   {_id(issue_id)}",
         "release": f"     requeued {_id(issue_id)}",
         "quarantined": f"     quarantined {_id(issue_id)}",
+        "ask": f"     waits for an answer: {_id(issue_id)}",
         "reopen": f"     reopened {_id(issue_id)}",
     }.get(action)
 
@@ -263,6 +266,9 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
             yield f"  hint: {printable(source['remedy'])}"
     refused = shown["landing"]["refused"] if shown["landing"] else []
     refused_ids = {row["issue_id"] for row in refused}
+    for row in shown["questions"]:
+        asked = printable(row["question"], 400)
+        yield f"{printable(row['issue_id'])} asks: {asked}; beads-workers answer {row['issue_id']}"
     for row in shown["quarantined"]:
         if row["issue_id"] in refused_ids:
             continue

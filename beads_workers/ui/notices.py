@@ -34,6 +34,8 @@ NAMED_MAX = 20
 """Number of issues that one notice names; it also has the total."""
 
 TITLE_WIDTH = 80
+QUESTION_WIDTH = 2000
+"""Width of a question: it is sent whole."""
 ERROR_WIDTH = 300
 """Width of an error in columns: some programs show a notice in a corner of the screen."""
 
@@ -82,6 +84,17 @@ def environment(notice: Notice) -> dict[str, str]:
     return {f"BW_{name.upper()}": str(text) for name, text in variables.items()}
 
 
+def _asked(issue_id: str, finished: rec.Finished, entry: Entry, board: Board) -> Notice:
+    question = (finished.receipt.question if finished.receipt else "") or finished.error
+    name, todo = printable(issue_id), f"beads-workers answer {printable(issue_id)}"
+    text = f"{name} asks: {printable(question, QUESTION_WIDTH)} -- {todo}"
+    title = printable(board.title(issue_id), TITLE_WIDTH)
+    ids = (issue_id,)
+    return _notice(
+        "question", text, entry.at, board, count=1, issue_ids=ids, issue_title=title, todo=todo
+    )
+
+
 @value
 class _Quarantined:
     issue_id: str
@@ -108,6 +121,8 @@ class Notices:
             case rec.Finished(issue_id=issue_id, verdict="quarantined") as finished:
                 after = f"after {counted(finished.charged, 'attempt')}"
                 return self._quarantined(issue_id, after, finished.error, entry, board)
+            case rec.Finished(issue_id=issue_id, verdict="asked") as finished:
+                return [_asked(issue_id, finished, entry, board)]
             case rec.LandingEnded(issue_id, "quarantined", why, text, files, _, against):
                 error = refusal_text(why, files, against, text)
                 return self._quarantined(issue_id, "with its branch", error, entry, board)

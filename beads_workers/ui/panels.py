@@ -25,6 +25,7 @@ MARKS = {
     "land": ("✓", "+", "good"),
     "requeue": ("↻", "~", "attention"),
     "quarantined": ("✗", "x", "bad"),
+    "asked": ("?", "?", "attention"),
     "hand_back": ("✗", "x", "bad"),
     "cancelled": ("↩", "<", "muted"),
 }
@@ -147,6 +148,8 @@ def _became(outcome: viewer.Fields) -> str:
         return "requeued"
     if outcome["decision"] == "quarantined":
         return f"quarantined after {counted(outcome['attempt'], 'attempt')}"
+    if outcome["decision"] == "asked":
+        return "asks"
     if outcome["decision"] == "hand_back":
         return f"{outcome['outcome']}, handed back"
     wait = outcome["retry_in_seconds"]

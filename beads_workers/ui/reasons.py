@@ -34,6 +34,7 @@ class Cause(Enum):
     SETTLING = "settling"
     ON_HOLD = "on_hold"
     QUARANTINED = "quarantined"
+    ASKED = "asked"
     IN_PROGRESS = "in_progress"
     ASSIGNED = "assigned"
     CYCLE = "cycle"
@@ -196,6 +197,9 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
             text = "a person put it on hold ('beads-workers release')"
             remedy = f"'beads-workers retry {issue_id}' takes it off hold; so does a new run"
             return [Reason(Cause.ON_HOLD, text, remedy)]
+        case "asked":
+            text = f"its agent asks a person: {facts.error}"
+            return [Reason(Cause.ASKED, text, f"'beads-workers answer {issue_id}' answers")]
         case "quarantined":
             text = f"quarantined after {counted(facts.charged, 'attempt')}{last}"
             if not facts.charged and facts.error:
@@ -376,7 +380,7 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
             return f"in progress with {facts.worker_id}"
         if facts.in_flight in _TO_LAND:
             return "done, and not landed yet"
-        if facts.standing == "quarantined" and seen.status != "open":
+        if facts.standing in ("quarantined", "asked") and seen.status != "open":
             after = f" after {counted(facts.charged, 'attempt')}" if facts.charged else ""
             return f"quarantined{after}"
         if facts.standing == "on_hold":

@@ -139,6 +139,7 @@ FATE_CLASSES = {
     Fate.UNCLOSED: "o-retry",
     Fate.WAITING_TO_LAND: "o-retry",
     Fate.QUARANTINED: "o-error",
+    Fate.ASKED: "o-retry",
     Fate.UNFINISHED: "o-running",
     Fate.REQUEUED: "o-cancelled",
     Fate.NOT_OURS: "o-cut_off",

@@ -68,8 +68,8 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     marks = remembered(issue_id, facts, picture)
     if seen is not None and seen.status == "open":
         # A person has opened the issue again, which gives it new attempts.
-        marks = [m for m in marks if m.cause is not Cause.QUARANTINED]
-    own = [m for m in marks if m.cause in (Cause.QUARANTINED, Cause.ON_HOLD)]
+        marks = [m for m in marks if m.cause not in (Cause.QUARANTINED, Cause.ASKED)]
+    own = [m for m in marks if m.cause in (Cause.QUARANTINED, Cause.ASKED, Cause.ON_HOLD)]
     found = [*own]
     if seen is not None:
         found += _by_the_tracker(seen, picture, marked=bool(own))
@@ -339,6 +339,7 @@ GROUPS = {
     Cause.SETTLING: "being requeued",
     Cause.ON_HOLD: "released by a person",
     Cause.QUARANTINED: "quarantined",
+    Cause.ASKED: "waiting for an answer",
     Cause.IN_PROGRESS: "in progress by others",
     Cause.ASSIGNED: "assigned to somebody",
     Cause.CYCLE: "waiting for each other",

@@ -17,6 +17,7 @@ VERDICT_WORDS = {
     "done": "done",
     "no_change": "changed nothing",
     "unfinished": "unfinished",
+    "question": "asks a person",
     "capped": "stopped at our limit",
     "limited": "account limited",
     "needs_person": "account needs a person",
@@ -31,6 +32,7 @@ OUTCOME_WORDS = {
     "not_found": "not found",
     "retry": "asked for a retry",
     "cancelled": "cancelled",
+    "question": "asked a question",
     "cut_off": "cut off",
     "running": "running",
     "not_ours": "done in vain",
@@ -40,6 +42,7 @@ OUTCOME_WORDS = {
 FATE_WORDS = {
     "closed": "closed",
     "quarantined": "quarantined",
+    "asked": "waits for an answer",
     "unclosed": "unclosed",
     "waiting_to_land": "waiting to land",
     "requeued": "requeued",

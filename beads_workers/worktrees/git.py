@@ -245,9 +245,22 @@ def unlock_worktree(folder: str) -> None:
         unlock_here(*(Path(place) for place in answers(git(folder, *asked), 2)))
 
 
+AWAITED = "an answer is awaited"
+"""Reason of the lock on a worktree whose agent has asked a person."""
+
+
+def keep_for_answer(own: Path) -> None:
+    """Lock a worktree, as ``git worktree lock`` does, until its next attempt; ``own``: its git
+    directory. Raises ``OSError``."""
+    (own / "locked").write_text(AWAITED)
+
+
 def unlock_here(own: Path, common: Path) -> None:
     """Remove the locks of a worktree's index, its ``HEAD`` and its checked-out branch, however
     young they are. ``own`` and ``common``: the worktree's git directories."""
+    with suppress(OSError):
+        if (own / "locked").read_text() == AWAITED:
+            (own / "locked").unlink()
     with suppress(OSError):
         head = (own / "HEAD").read_text().strip().removeprefix("ref: ")
         branch = [common / f"{head}.lock"] if head.startswith(f"refs/heads/{BRANCHES}/") else []

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 CORPUS = Path(__file__).parent / "corpus"
 
 Verdict = Literal[
-    "limited", "needs_person", "transient", "capped", "unfinished", "no_change", "done"
+    "limited", "needs_person", "transient", "capped", "unfinished", "question", "no_change", "done"
 ]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 

@@ -50,7 +50,7 @@ COMMON = (
     Scenario("done-asks", f'{WORK}; ask "Should I commit this?"', "done"),
     Scenario("liar", 'say "I have written shop/cart.py and all tests pass."', "no_change"),
     Scenario("liar-after-look", 'run "ls"; say "Everything was done already."', "no_change"),
-    Scenario("question", 'ask "Which currency should the cart use?"', "no_change"),
+    Scenario("question", 'ask "Which currency should the cart use?"', "question"),
     Scenario("refuses-in-words", 'say "I cannot help with this."', "no_change"),
     Scenario("failed-commands", 'run "exit 3"; run "exit 4"; say "It does not work."', "no_change"),
     Scenario("empty", "empty", "no_change"),
@@ -168,7 +168,7 @@ _NO_TOOLS = ("aider",)
 
 _OF_FEW = (
     Scenario("done-uncommitted", f'{WORK}; say "The cart is there."', "done"),
-    Scenario("question", 'ask "Which currency should the cart use?"', "no_change"),
+    Scenario("question", 'ask "Which currency should the cart use?"', "question"),
     Scenario("liar", 'say "I have written shop/cart.py and all tests pass."', "no_change"),
     Scenario("limit", "limit five_hour 2h", "transient", send="TERM", tried=3),
     Scenario("login-lost", "login", "needs_person"),

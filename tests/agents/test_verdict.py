@@ -123,6 +123,7 @@ def test_a_session_that_is_lost_is_said() -> None:
         ("Did it.\n\nOutcome: done", ("done", "")),
         ("**Outcome:** blocked: no such file.", ("blocked", "no such file.")),
         ("- outcome: No change needed - it is there", ("no change needed", "it is there")),
+        ("Outcome: question: FOO or BAR?", ("question", "FOO or BAR?")),
         ("Outcome: done\nAnd more.", ("", "")),
         ("The outcome: done well", ("", "")),
         ("", ("", "")),
@@ -147,8 +148,9 @@ def test_a_question_at_the_end_of_an_answer_is_known(text: str, question: str) -
 
 
 def test_what_the_agent_says_of_the_outcome_is_heard_but_not_believed() -> None:
-    blocked = judged(FinalResult("Outcome: blocked: no key", True))
-    assert (blocked.kind, blocked.why) == (Kind.UNFINISHED, "no key")
+    for word in ("blocked", "question"):
+        blocked = judged(FinalResult(f"Outcome: {word}: no key", True))
+        assert (blocked.kind, blocked.why) == (Kind.QUESTION, "no key")
     unneeded = FinalResult("Outcome: no change needed: it is there", True)
     assert judged(unneeded, ending=verdict.RunEnding(0)).why == "it is there"
     assert kind(unneeded, ending=verdict.RunEnding(0)) is Kind.NO_CHANGE
@@ -170,3 +172,27 @@ def test_what_the_agent_says_of_the_outcome_is_heard_but_not_believed() -> None:
 def test_an_http_status_is_known(status: int, expected: Kind) -> None:
     assert verdict.of_status(status, "").kind is expected
     assert verdict.of_status(status, LIMIT).kind is Kind.LIMITED
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("Outcome: question: FOO or BAR?", "FOO or BAR?"),
+        (
+            "Two names fit:\n- FOO\n- BAR\nOutcome: blocked: which one?",
+            "Two names fit:\n- FOO\n- BAR\nwhich one?",
+        ),
+        ("Should it be euros?", "Should it be euros?"),
+        ("x" * 3000, "x" * 2000),
+    ],
+)
+def test_a_question_is_shown_with_the_choices_before_it(text: str, question: str) -> None:
+    assert verdict.question_of(text) == question
+
+
+def test_a_question_at_the_end_is_one_only_if_nothing_has_changed() -> None:
+    asked = FinalResult("Should it be euros?", True)
+    assert kind(asked, ending=verdict.RunEnding(0, changed=False)) is Kind.QUESTION
+    assert kind(asked, ending=verdict.RunEnding(0, changed=True)) is Kind.DONE
+    done = FinalResult("Should it be euros?\nOutcome: done", True)
+    assert kind(done, ending=verdict.RunEnding(0, changed=False)) is Kind.NO_CHANGE

@@ -328,6 +328,8 @@ class Play:
             case source.Action.QUARANTINE:
                 ended = self._last(issue_id, rec.LandingEnded)
                 return verdict == "quarantined" or bool(ended and ended.verdict == "quarantined")
+            case source.Action.ASK:
+                return verdict == "asked"
             case source.Action.RELEASE:
                 return bool(
                     self._last(issue_id, rec.Claimed) or self._last(issue_id, rec.Inherited)
@@ -335,7 +337,7 @@ class Play:
             case source.Action.HAND_OVER:
                 return self._last(issue_id, rec.ClaimDelegated) is not None
             case source.Action.REOPEN:
-                kinds = (rec.RetryAsked, rec.Refunded, rec.LandingEnded)
+                kinds = (rec.RetryAsked, rec.Refunded, rec.Answered, rec.LandingEnded)
                 return any(self._last(issue_id, kind) for kind in kinds)
 
     def _last(self, issue_id: str, kind: type[T]) -> T | None:

@@ -24,11 +24,12 @@ from beads_workers.integrations.hero.maintenance import SharedState
 from beads_workers.integrations.hero.store import DAMAGED, JobEnd, JobStore, Runs, ServedQueue
 
 # --- answers -------------------------------------------------------------------------------------
-# The outcome of an attempt in Hero's words. No I/O. Source: docs/HERO.md, "The data in the Redis".
+# What the outcome of an attempt means in Hero's words. These functions do no I/O. Source:
+# docs/HERO.md, "The data in the Redis".
 
 
 RETRY_SECONDS = 1.0
-"""Default delay before the second attempt; doubled for each further one."""
+"""Default delay before the second attempt. The delay doubles for each further attempt."""
 RETRY_SECONDS_MAX = 60.0
 
 NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
@@ -37,7 +38,7 @@ NOT_WITH_US = "Redis has it with another orchestrator, or has forgotten it"
 
 @value
 class Ends:
-    """The job is over. ``text``: its ``output`` or its ``error``."""
+    """Decision: the job is over. ``text``: the ``output`` or the ``error`` of the job."""
 
     status: wire.JobStatus
     text: str
@@ -45,9 +46,9 @@ class Ends:
 
 @value
 class Requeue:
-    """Another attempt after a delay.
+    """Decision: the job gets another attempt, after a delay.
 
-    ``never``: this attempt was not started, and does not count.
+    ``never``: the last attempt was never started, and does not count.
     """
 
     delay_seconds: float = 0.0
@@ -64,8 +65,9 @@ def judge(
 ) -> Ends | Requeue:
     """Return what an attempt means for its job.
 
-    ``outcome``: None if the attempt was never started. ``attempts``: number begun so far, with this
-    one. ``stopped``: somebody asked to stop the job; work that succeeded nevertheless counts.
+    ``outcome``: None if the attempt was never started. ``attempts``: number of attempts begun so
+    far, including this attempt. ``stopped``: whether somebody asked to stop the job.
+    If the attempt succeeded in spite of that, the job is finished, not stopped.
     """
     if outcome is not None and outcome.kind is OutcomeKind.SUCCESS:
         return Ends(wire.JobStatus.FINISHED, output_of(outcome))
@@ -84,7 +86,7 @@ def judge(
 
 
 def output_of(outcome: Outcome) -> str:
-    """Return the ``output`` of a job: a text as it is, any other value as JSON."""
+    """Return the ``output`` of a job: a text result unchanged, any other result as JSON."""
     if not outcome.result:
         return ""
     value = json.loads(outcome.result)
@@ -97,10 +99,10 @@ def error_of(outcome: Outcome) -> str:
         case OutcomeKind.TIMEOUT:
             return wire.TIMED_OUT
         case OutcomeKind.LOST | OutcomeKind.CANCELLED:
-            # The attempt was cut short by a crash, a stop or another orchestrator: it may have had
-            # effects.
+            # A crash, a stop or another orchestrator cut the attempt short. The attempt may have
+            # had effects.
             return wire.LOST
-        case OutcomeKind.ERROR | OutcomeKind.NOT_FOUND:
+        case OutcomeKind.ERROR | OutcomeKind.NOT_FOUND | OutcomeKind.QUESTION:
             return outcome.error or "failed without a word"
         case OutcomeKind.RETRY:
             return outcome.error or "it asked for another attempt, and has none left"
@@ -111,16 +113,16 @@ def error_of(outcome: Outcome) -> str:
 
 
 # --- past ----------------------------------------------------------------------------------------
-# Settling the jobs of an earlier run of ours: its journal knows more than Redis does.
+# Settling the jobs of an earlier run of ours. The journal of that run knows more than Redis does.
 
 
 def settle_past(
     store: JobStore, runs: Runs, dead: source.CrashedRun, run: str, retry_seconds: float
 ) -> list[source.Settled]:
-    """Report the outcomes in a dead run's journal to Redis, then requeue all its other jobs.
+    """Report the outcomes in a dead run's journal to Redis, then requeue the run's other jobs.
 
-    A job that the dead run had begun without reporting an outcome has used an attempt. Raises
-    ``SourceError``.
+    If the dead run had begun a job, and the journal has no outcome of this job, the attempt counts.
+    Raises ``SourceError``.
     """
     outcomes: dict[IssueId, Outcome | None] = dict.fromkeys(dead.unstarted)
     outcomes |= {job_id: Outcome(OutcomeKind.SUCCESS) for job_id in dead.unclosed}
@@ -159,7 +161,7 @@ def _known(store: JobStore, job_ids: Sequence[IssueId]) -> dict[IssueId, tuple[w
         try:
             found[job_id] = wire.read_job(job_id, fields), count
         except wire.WrongField:
-            continue  # The hash was damaged since: the job is requeued with the rest.
+            continue  # The hash is damaged by now: the job is requeued with the others.
     return found
 
 
@@ -171,7 +173,7 @@ def _past_settled(action: source.Action, job_id: str, answer: str) -> source.Set
 
 
 # --- lookups -------------------------------------------------------------------------------------
-# Jobs as they are shown to people. No I/O.
+# Jobs as they are shown to people. These functions do no I/O.
 
 
 STATUS = {
@@ -180,13 +182,13 @@ STATUS = {
     wire.JobStatus.FINISHED: "closed",
     wire.JobStatus.ERROR: "closed",
 }
-"""Status in the words of trackers. A failed job is closed as well: it is not taken again."""
+"""A job's status in the words of trackers. A failed job is closed, too: no fleet takes it again."""
 
 
 def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> source.Seen:
     """Return a job for display.
 
-    A hash that makes no sense is shown as ``blocked``, with the fault in its title.
+    If the job's hash is not valid, the job is shown as ``blocked``, with the fault as its title.
     """
     if fields == DAMAGED:
         return source.Seen(job_id, "its key in Redis holds no hash", "blocked", issue_type="script")
@@ -205,15 +207,15 @@ def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> source.Seen:
 
 
 def title_of(job: wire.HeroJob) -> str:
-    """Return the title of a job: without its script, which may be confidential."""
+    """Return the title of a job. The title leaves out the script, which may be confidential."""
     whose = f" for {job.caller_id}" if job.caller_id else ""
     return f"{job.context_id or 'script'}{whose}"
 
 
 def read_names(job_id: str, fields: Mapping[bytes, bytes]) -> wire.HeroJob:
-    """Return a job with only the fields of its title.
+    """Return a job that has only the fields of its title.
 
-    The others are not read: they may be malformed.
+    The other fields are not read: they may be malformed.
     """
     texts = {name: fields.get(name, b"").decode("utf-8", "replace") for name in fields}
     return wire.HeroJob(
@@ -229,11 +231,11 @@ LISTED_MAX = 200
 
 
 class HeroSource:
-    """See ``Source``. ``holding`` is shared with the maintenance thread (``maintenance``).
+    """See ``Source``. The maintenance thread (``maintenance``) shares ``holding``.
 
-    ``place``: where we are, in words. ``shared``: others may serve the same queue.
-    ``prefetch_max``: maximum number of jobs that are fetched before they can run; small if
-    ``shared``.
+    ``place``: host and state directory of this fleet. ``shared``: whether other fleets may serve
+    the same queue. ``prefetch_max``: maximum number of jobs that are fetched before they can run;
+    the caller passes a small number if ``shared``.
     """
 
     name = "hero"
@@ -265,8 +267,11 @@ class HeroSource:
         self._clock = clock
 
     def describe(self) -> str:
-        """Return where jobs come from; raise ``SourceError`` if another run serves the queue,
-        and not both share it (``--shared``)."""
+        """Return a line that says where jobs come from.
+
+        Raise ``SourceError`` if another run serves the queue, unless both runs were started with
+        ``--shared``.
+        """
         version = self._runs.version()
         if other := self._runs.join(self.who, only_look=True):
             raise source.SourceError(
@@ -279,7 +284,7 @@ class HeroSource:
     # --- taking ---------------------------------------------------------------------------------
 
     def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
-        """Begin the next jobs: Redis says ``started`` before a worker has them."""
+        """Begin the next jobs. A job is ``started`` in Redis before a worker has the job."""
         holding, buffer = self.holding, self.holding.buffer
         holding.opened.set()
         holding.wake.set()
@@ -288,8 +293,8 @@ class HeroSource:
             picked = buffer.pick(limit)
         jobs = self._begin(picked) if picked else ()
         with holding.lock:
-            # Parked jobs are left out: they may wait for jobs that never come, and must not
-            # keep a fleet from ending.
+            # Parked jobs are left out: the jobs for which they wait may never come, and then the
+            # parked jobs must not keep a fleet from ending.
             here = (kept for kept in buffer.rows() if kept.standing is not JobStanding.PARKED)
             rows = [_row(kept) for _, kept in zip(range(LISTED_MAX), here, strict=False)]
             blocked = buffer.count(JobStanding.PARKED)
@@ -300,8 +305,10 @@ class HeroSource:
         return source.Taken(tuple(jobs), tuple(rows), blocked=blocked, waiting=on_the_way)
 
     def _on_the_way(self) -> int:
-        """Return how many jobs of our list in Redis are not parked here; those on their way here
-        count."""
+        """Return the number of jobs in our list in Redis that are not parked here.
+
+        A job that is still on its way here counts.
+        """
         ids = self._store.held()
         with self.holding.lock:
             here = [self.holding.buffer.get(job_id) for job_id in ids]
@@ -369,7 +376,7 @@ class HeroSource:
     # --- settling -------------------------------------------------------------------------------
 
     def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
-        """Report outcomes to Redis: each job ends with a reply, or will have another attempt."""
+        """Report outcomes to Redis. Each job either ends, with a reply, or gets another attempt."""
         verdicts = [self._judge(settlement) for settlement in settlements]
         endings = [
             JobEnd(k.job.id, k.context, k.attempts, v.status, v.text)
@@ -438,21 +445,21 @@ class HeroSource:
     # --- the rest -------------------------------------------------------------------------------
 
     def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
-        """Do nothing: the lease is the run's, and the maintenance thread renews it."""
+        """Do nothing: the run has one lease for all jobs, and the maintenance thread renews it."""
         return source.Renewed()
 
     def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
-        """Settle the jobs of a run of ours that is known to be dead."""
+        """Settle the jobs of an earlier run of ours that is known to be dead."""
         return settle_past(self._store, self._runs, dead, run_of(dead.actor), self._retry_seconds)
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
-        """Return these jobs as their hashes are now."""
+        """Return these jobs as their hashes describe them now."""
         found = zip(issue_ids, self._store.hashes(issue_ids), strict=True)
         return {job_id: seen_of(job_id, fields) for job_id, fields in found if fields}
 
     def unfinished(self, rows_max: int) -> list[source.Seen]:
-        """Return the jobs of fleets and then those of the queue, the oldest first, without ended
-        ones."""
+        """Return the jobs that have not ended: first the jobs that fleets have, then the queued
+        jobs. The jobs of each run, and the queued jobs, come oldest first."""
         known = dict.fromkeys([*self._runs.in_hand(rows_max), *self._store.queued(rows_max)])
         ids = [IssueId(job_id) for job_id in known]
         found = self.look(ids[:rows_max]).values()
@@ -464,9 +471,9 @@ class HeroSource:
         return frozenset(row.issue_id for row in rows if not row.waits_for)
 
     def close(self) -> None:
-        """Put the jobs that nobody has begun back into the queue in their order; disconnect."""
-        # Jobs left in our list are found by the next start, or by another fleet once our lease
-        # ends.
+        """Put our jobs that nobody has begun back into the queue in their order, and disconnect."""
+        # If a job is left in our list, our next start finds the job, or another fleet finds it once
+        # our lease has ended.
         if not self.holding.stuck.is_set():
             try:
                 self._runs.requeue(self.run, "leaving")
@@ -476,7 +483,7 @@ class HeroSource:
 
 
 def run_of(actor: str) -> str:
-    """Return the run id in an actor, under which its jobs are held."""
+    """Return the run id in an actor's name. The actor holds its jobs under this id."""
     return actor.rpartition("/")[2]
 
 

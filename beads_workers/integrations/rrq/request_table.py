@@ -49,7 +49,7 @@ def from_outcome(ids: Ids, outcome: Outcome | None) -> bytes:
             return _framed(wire.RequestOutcome(wire.RequestStatus.RETRY, *ids, None, info, after))
         case OutcomeKind.TIMEOUT:
             return timed_out(ids, error or "timed out")
-        case OutcomeKind.ERROR:
+        case OutcomeKind.ERROR | OutcomeKind.QUESTION:
             return failed(ids, error or "failed without a word")
         case OutcomeKind.NOT_FOUND:
             return failed(ids, error, type=wire.HANDLER_NOT_FOUND)

@@ -37,7 +37,8 @@ from beads_workers.trackers.bd.tracker import (
 class ConditionalWrite:
     """A write for an issue that is in ``status``, in the name of ``assignee``, and for no other.
 
-    ``notes``: the existing notes, for a ``bd`` that cannot append. ``sure``: nobody can have
+    ``notes``: the existing notes, for a ``bd`` that cannot append. ``asks``: it has the label of an
+    issue that waits for an answer. ``sure``: nobody can have
     changed the issue, so that the write need not name the expected state.
     """
 
@@ -46,6 +47,7 @@ class ConditionalWrite:
     assignee: str
     notes: str = ""
     sure: bool = False
+    asks: bool = False
 
     @property
     def status_after(self) -> str:
@@ -55,7 +57,7 @@ class ConditionalWrite:
                 return CLOSED
             case source.Action.RELEASE | source.Action.REOPEN:
                 return OPEN
-            case source.Action.QUARANTINE | source.Action.SHELVE:
+            case source.Action.QUARANTINE | source.Action.SHELVE | source.Action.ASK:
                 return BLOCKED
             case source.Action.HAND_OVER | source.Action.CONFIRM:
                 return IN_PROGRESS
@@ -80,7 +82,8 @@ def decide(
         return source.Settled(settlement, source.Result.NOT_OURS, "the tracker has no such issue")
     if settlement.action is source.Action.CONFIRM:
         return _confirm(settlement, seen, actor, closed_by)
-    write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes)
+    asks = source.NEEDS_ANSWER in seen.labels
+    write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes, asks=asks)
     if seen.status == CLOSED:
         if settlement.taken_back or _is_agents_close(settlement, seen, actor, closed_by):
             return write
@@ -139,7 +142,7 @@ def _is_as_asked(action: source.Action, seen: BdRow) -> bool:
     match action:
         case source.Action.RELEASE | source.Action.REOPEN:
             return seen.status == OPEN
-        case source.Action.QUARANTINE | source.Action.SHELVE:
+        case source.Action.QUARANTINE | source.Action.SHELVE | source.Action.ASK:
             return seen.status == BLOCKED
         case source.Action.HAND_OVER:
             return seen.status == IN_PROGRESS
@@ -241,7 +244,7 @@ def _shared(call: Call, write: ConditionalWrite) -> object:
         return None
     if write.settlement.action in (*source.BLOCKING, source.Action.CLOSE) and write.settlement.note:
         return write
-    return (write.settlement.action, write.status, write.assignee)
+    return (write.settlement.action, write.status, write.assignee, write.asks)
 
 
 def _close_in_batch(tracker: BdTracker, actor: str, group: Sequence[ConditionalWrite]) -> Errors:
@@ -290,6 +293,10 @@ def _fields(tracker: BdTracker, write: ConditionalWrite) -> list[str]:
         fields.append(f"--status={write.status_after}")
     if action is not source.Action.CLOSE:
         fields.append("--assignee=")
+    if action is source.Action.ASK:
+        fields.append(f"--add-label={source.NEEDS_ANSWER}")
+    elif action is source.Action.REOPEN and write.asks:
+        fields.append(f"--remove-label={source.NEEDS_ANSWER}")
     if action in (*source.BLOCKING, source.Action.CLOSE) and write.settlement.note:
         note = _note(write.settlement.note)
         if abilities.append_notes:

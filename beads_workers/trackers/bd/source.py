@@ -704,6 +704,15 @@ class BdSource:
         there = self._tracker.look(safe)
         return {i: _job(row) for i, row in self._tracker.details(list(there)).items()}
 
+    def conversations(self, issue_ids: Sequence[IssueId]) -> tuple[source.Conversation, ...]:
+        """See ``ConversingSource``."""
+        there = self._tracker.look([i for i in issue_ids if is_safe_id(i)])
+        rows = self._tracker.details(list(there)).values()
+        return tuple(
+            source.Conversation(row.issue_id, row.status, source.read_replies(row.original))
+            for row in rows
+        )
+
     def unfinished(self, rows_max: int) -> list[source.Seen]:
         """See ``Source``."""
         return unfinished(self._tracker, rows_max)

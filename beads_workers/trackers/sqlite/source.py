@@ -150,6 +150,8 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
             if each.settlement.action in source.BLOCKING and each.note
         ],
     )
+    for each in changes:
+        _mark(connection, each.settlement)
     connection.executemany(
         "UPDATE issues SET status = ?, assignee = ?, updated_at = ?3, closed_at = ?3,"
         " close_reason = ?4 WHERE id = ?5",
@@ -173,6 +175,16 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
             if value
         ],
     )
+
+
+def _mark(connection: sqlite3.Connection, settlement: source.Settlement) -> None:
+    """Set or remove the label of an issue that waits for an answer."""
+    marked = settlement.issue_id, source.NEEDS_ANSWER
+    if settlement.action is source.Action.ASK:
+        count = "SELECT ?1, ?2, count(*) FROM labels WHERE issue_id = ?1"
+        connection.execute(f"INSERT OR IGNORE INTO labels {count}", marked)
+    elif settlement.action is source.Action.REOPEN:
+        connection.execute("DELETE FROM labels WHERE issue_id = ? AND label = ?", marked)
 
 
 def _results(settlement: source.Settlement) -> Iterable[tuple[str, str]]:
@@ -295,6 +307,19 @@ class SqliteSource:
         """See ``Source``."""
         with self._call() as tracker:
             return {s.issue_id: s for s in self._seen(tracker, map(_storable, issue_ids))}
+
+    def conversations(self, issue_ids: Sequence[IssueId]) -> tuple[source.Conversation, ...]:
+        """See ``ConversingSource``."""
+        with self._call() as tracker:
+            found = tracker.store.issues(_storable(issue_id) for issue_id in issue_ids)
+            return tuple(
+                source.Conversation(
+                    IssueId(issue.id),
+                    issue.status,
+                    source.read_replies({"comments": issue.comments}),
+                )
+                for issue in found
+            )
 
     def read(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Job]:
         """See ``ReadableSource``."""

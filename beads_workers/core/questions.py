@@ -1,0 +1,86 @@
+"""Questions of agents: an issue that waits for an answer, and the comment that ends the wait.
+
+A question parks its issue (``policy.Ask``): in the tracker it is blocked, in nobody's name, with
+the question in its note and the label ``needs-answer``. A comment that is newer than the question
+answers it, whoever writes it and with whatever program; so does a person who opens the issue again.
+The next attempt goes on in the same worktree and session, and reads the answer from the comments.
+Source: docs/SEMANTICS.md, "Questions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from beads_workers.core import limits
+from beads_workers.core.effects import Effects
+from beads_workers.core.issues import Issue, Standing
+from beads_workers.core.journal import SettledRecord
+from beads_workers.core.model import IssueId
+from beads_workers.core.retry import RetryState
+from beads_workers.core.round_trips import RoundTrips
+from beads_workers.core.source import Action, Conversation, Result, Settlement, answers
+from beads_workers.core.states import IssueState
+
+LISTEN = "listen for answers"
+"""Timer key: the comments of issues that wait for an answer are read again."""
+
+CLOSED = "closed"
+"""Status of a closed issue, in every tracker that has comments."""
+
+
+class Questions:
+    """Says whose comments are to be read, and takes in what was read."""
+
+    def __init__(self, effects: Effects, retry_state: RetryState, round_trips: RoundTrips) -> None:
+        self._effects = effects
+        self._issues = effects.issues
+        self._retry_state = retry_state
+        self._round_trips = round_trips
+        self._listen_at = 0.0
+
+    def waiting(self) -> list[Issue]:
+        """Return the issues that wait for an answer, the one that has waited longest first."""
+        found = self._issues.standing(Standing.ASKED)
+        return [issue for issue in found if issue.state is IssueState.QUARANTINED]
+
+    def due(self) -> tuple[IssueId, ...]:
+        """Return the issues whose comments are to be read by a round trip that begins now."""
+        if not (waiting := self.waiting()):
+            return ()
+        now = self._effects.now
+        if now < self._listen_at:
+            self._effects.timers.set_earlier(LISTEN, self._listen_at)
+            return ()
+        self._listen_at = now + limits.LISTEN_SECONDS
+        self._effects.timers.set(LISTEN, self._listen_at)
+        return tuple(IssueId(issue.issue_id) for issue in waiting[: limits.LISTEN_ISSUES_MAX])
+
+    def hurry(self) -> None:
+        """Read the comments now: a person says that there is an answer."""
+        self._listen_at = 0.0
+
+    def read(self, conversations: Sequence[Conversation]) -> None:
+        """Take in the comments: an answered issue is opened again, and goes on."""
+        for each in conversations:
+            issue = self._issues.known.get(each.issue_id)
+            if issue is None or issue.standing is not Standing.ASKED:
+                continue
+            if answers(each.comments, _asked_at(issue)):
+                self._go_on(each)
+            elif each.status == CLOSED:
+                # Whoever closed it without a word has no use for an answer.
+                why = Result.NOT_OURS.value, "closed by somebody else"
+                self._effects.write(SettledRecord(each.issue_id, Action.ASK.value, *why))
+            elif each.status != "blocked":
+                self._go_on(each)
+
+    def _go_on(self, each: Conversation) -> None:
+        self._retry_state.answered(each.issue_id)
+        if each.status == CLOSED:
+            # 'bd human respond' closes what it answers.
+            reopen = Settlement(Action.REOPEN, each.issue_id, read_first=True, taken_back=True)
+            self._round_trips.enqueue(reopen)
+
+
+def _asked_at(issue: Issue) -> float:
+    return issue.retry_entry.asked_at if issue.retry_entry is not None else 0.0
