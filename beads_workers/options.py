@@ -555,6 +555,12 @@ class Options:
         table=("landing", "on"),
         panel=LANDING,
     )
+    approve: bool | None = _flag(
+        "A finished branch lands once you have approved it.",
+        "--approve",
+        table=("landing", "approve"),
+        panel=LANDING,
+    )
     land_into: str | None = _option(
         ValueKind(_ref),
         help="Fast-forward this branch after each landing.",

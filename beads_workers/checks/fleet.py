@@ -92,6 +92,7 @@ def settings_of(
         bd_calls=options.bd_calls or "grouped",
         bd_seconds=known(options.bd_timeout),
         until_empty=bool(options.until_empty),
+        approve=bool(options.approve),
         issues_max=options.limit,
         runtime_max_seconds=options.max_runtime,
         idle_timeout_seconds=options.idle_timeout,

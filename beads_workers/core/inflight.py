@@ -184,6 +184,9 @@ _STAYS = (IssueReaction.DELIVER, IssueReaction.RETRY, IssueReaction.LAND)
 
 _NO_RESULT = Outcome(OutcomeKind.SUCCESS)
 
+LAND_ASK = "land:ask"
+"""Label of an issue whose branch lands only once a person has approved it."""
+
 
 class Tasks:
     """Every job in flight by issue id, and the backlog of those that are claimed and unsent."""
@@ -201,8 +204,10 @@ class Tasks:
         run_id: str,
         *,
         lands: bool = False,
+        approves: bool = False,
     ) -> None:
-        """``lands``: a success with a branch lands before it is closed."""
+        """``lands``: a success with a branch lands before it is closed. ``approves``: a person
+        approves each branch first."""
         self._effects = effects
         self._issues = effects.issues
         self._round_trips = round_trips
@@ -212,6 +217,7 @@ class Tasks:
         self._policy = policy
         self._run_id = run_id
         self._lands = lands
+        self._approves = approves
         self._land: Callable[[Issue], None] = lambda issue: None
         self._traces = traces
         self._agents = agents
@@ -344,7 +350,8 @@ class Tasks:
         has_work = outcome.receipt is not None and bool(outcome.receipt.head)
         lands = self._lands and has_work and not issue.handed_over
         spread = 0.0 if outcome.kind is OutcomeKind.SUCCESS else jitter(started.request_id)
-        ended = Ended(outcome, history, spread, lands, struck or unprepared)
+        awaits = lands and (self._approves or LAND_ASK in job.labels)
+        ended = Ended(outcome, history, spread, lands, awaits, struck or unprepared)
         verdict = fate(self._policy, ended)
         by_agent = in_flight.candidate is not NOBODY
         unseen = issue.handed_over or issue.state is IssueState.ORPHANED
@@ -597,8 +604,9 @@ def _finished(
     came = outcome.note, outcome.result, outcome.result_file
     history_after = history.charged, history.free_in_a_row, delay
     known = started.agent, in_flight.reached
+    awaits = isinstance(verdict, Land) and verdict.awaits
     counts = history.unprepared, history.questions
-    return rec.Finished(*ids, *end, *history_after, *came, outcome.receipt, *known, *counts)
+    return rec.Finished(*ids, *end, *history_after, *came, outcome.receipt, *known, *counts, awaits)
 
 
 # --- leases --------------------------------------------------------------------------------------

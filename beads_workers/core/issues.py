@@ -37,6 +37,7 @@ class Standing(Key):
     COOLING = "not before a time"
     QUARANTINED = "out of attempts; a person reopens it"
     ASKED = "waits for a person's answer"
+    AWAITS_APPROVAL = "its branch lands once a person has approved it"
     ON_HOLD = "a person put it on hold"
     UNCLOSED = "its work is done; a close is pending"
 
@@ -412,7 +413,7 @@ class Issues:
             self._done_with(issue, settled)
         elif settled.action == _SHELVE:
             if issue.state in (IssueState.SHELVING, IssueState.SHELVED):
-                issue.state, issue.standing = IssueState.SHELVED, Standing.UNCLOSED
+                issue.state, issue.standing = IssueState.SHELVED, _shelved(issue)
                 issue.pending, issue.entries = None, []
                 issue.claimed, issue.end, issue.worker_id = None, None, ""
         else:
@@ -517,6 +518,17 @@ class Issues:
             issue.entries.append(entry)
         return change
 
+    def _approved(self, approved: rec.Approved, entry: Entry) -> Transition | None:
+        issue = self.known.get(approved.issue_id)
+        past = issue.retry_entry if issue is not None else None
+        if issue is None or past is None or past.landing is None:
+            return None
+        change = Transition(issue, issue.state, issue.standing)
+        issue.retry_entry = replace(past, landing=replace(past.landing, awaits=False))
+        if issue.state is IssueState.SHELVED:
+            issue.standing = Standing.UNCLOSED
+        return change
+
     def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition | None:
         receipt = found.receipt
         if receipt is None or self.is_counted(found.issue_id, found.request_id):
@@ -541,7 +553,7 @@ class Issues:
         else:
             change = Transition(issue, old.state, old.standing, old.attempt)
         if retry_entry.landing and not (retry_entry.claimed_by or retry_entry.quarantined):
-            issue.state, issue.standing = IssueState.SHELVED, Standing.UNCLOSED
+            issue.state, issue.standing = IssueState.SHELVED, _shelved(issue)
         elif retry_entry.claimed_by:
             issue.state, issue.standing = IssueState.CLOSING, Standing.UNCLOSED
             issue.pending = Action.CLOSE
@@ -612,7 +624,7 @@ class Issues:
         issue.worker_id = ""
         quarantined = issue.retry_entry is not None and issue.retry_entry.quarantined
         issue.state = IssueState.QUARANTINED if quarantined else IssueState.ENQUEUED
-        if issue.standing is Standing.UNCLOSED:
+        if issue.standing in (Standing.UNCLOSED, Standing.AWAITS_APPROVAL):
             issue.standing = Standing.OPEN
         self._forget(issue)
 
@@ -626,6 +638,11 @@ class Issues:
             and issue.owner is None
         ):
             self.known.pop(issue.issue_id, None)
+
+
+def _shelved(issue: Issue) -> Standing:
+    awaits = issue.landing is not None and issue.landing.awaits
+    return Standing.AWAITS_APPROVAL if awaits else Standing.UNCLOSED
 
 
 def _holds(issue: Issue) -> list[Entry]:
@@ -722,6 +739,7 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
         before.repairs,
         issue.claimed.issue_type if issue.claimed else "task",
         issue.claimed.labels if issue.claimed else (),
+        awaits=finished.awaits,
     )
     return replace(
         before,
@@ -740,7 +758,8 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
         return replace(before, landing=None)
     receipt = before.receipt
     if receipt is not None:
-        receipt = replace(receipt, lesson=ended.text[: limits.LESSON_CHARS_MAX], verified=False)
+        lesson = f"{REMARKS}\n\n{ended.text}" if ended.why == REJECTED else ended.text
+        receipt = replace(receipt, lesson=lesson[: limits.LESSON_CHARS_MAX], verified=False)
     quarantined = ended.verdict == _QUARANTINED
     return replace(
         before,
@@ -750,7 +769,7 @@ def _entry_to_mend(issue: Issue, ended: rec.LandingEnded) -> rec.Checkpointed:
         receipt=receipt,
         quarantined=quarantined,
         repairs=ended.repairs,
-        mend=Mend(ended.why, ended.tip, ended.files),
+        mend=None if ended.why == REJECTED else Mend(ended.why, ended.tip, ended.files),
     )
 
 
@@ -773,6 +792,10 @@ _SHELVE, _CONFIRM = Action.SHELVE.value, Action.CONFIRM.value
 _RELEASE, _REOPEN = Action.RELEASE.value, Action.REOPEN.value
 _NOT_OURS = Result.NOT_OURS.value
 _NO_MORE = (Result.FOUND_CLOSED.value, _NOT_OURS)
+REJECTED = "rejected"
+"""``LandingEnded.why`` of a branch that a person rejects."""
+REMARKS = "the reviewer, a person, has remarks"
+"""First line of the lesson then: the next attempt gets the rest as a review's remarks."""
 _FINISH, _LAND, _QUARANTINED, _ASKED = "finish", "land", "quarantined", "asked"
 
 _DONE = (
@@ -814,6 +837,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.RetryAsked: Issues._retry_asked,
     rec.Refunded: Issues._refunded,
     rec.Answered: Issues._answered,
+    rec.Approved: Issues._approved,
     rec.Checkpointed: Issues._checkpointed,
     rec.UsageFound: Issues._usage_found,
     Unsettled: Issues._unsettled,

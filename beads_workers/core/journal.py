@@ -299,7 +299,7 @@ class Finished(Record):
     ``result`` (JSON, see ``model.kept``) and ``result_file``: what came of a success. ``receipt``:
     of an agent; ``agent``: see ``Started``. ``reached``: its last PROGRESS, for people.
     ``unprepared``: attempts in a row without a worktree, for the reason in ``error``.
-    ``questions``: asked so far.
+    ``questions``: asked so far. ``awaits``: with ``land``, a person approves it first.
     """
 
     issue_id: str
@@ -321,6 +321,7 @@ class Finished(Record):
     reached: str = ""
     unprepared: int = 0
     questions: int = 0
+    awaits: bool = False
 
 
 @value
@@ -420,6 +421,14 @@ class Answered(Record):
     """A person has answered the issue's question, or has opened the issue again."""
 
     issue_id: str
+
+
+@value
+class Approved(Record):
+    """A person has approved the branch of the issue, at this commit: it may land."""
+
+    issue_id: str
+    commit: str
 
 
 @value
@@ -705,6 +714,7 @@ KINDS: dict[str, type[Record]] = {
     "on_hold": PutOnHold,
     "retry_asked": RetryAsked,
     "answered": Answered,
+    "approved": Approved,
     "refunded": Refunded,
     "source_trouble": SourceTrouble,
     "source_recovered": SourceRecovered,

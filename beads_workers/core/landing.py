@@ -43,6 +43,7 @@ class Add:
     ``title``, ``text``, ``issue_type`` and ``labels``: for the commit that lands; ``subject``: of a
     commit that had landed and was taken back, as it stood there. ``ended_at``: epoch seconds of the
     attempt's end; with ``priority`` it gives the order. ``repairs``: how often it came back mended.
+    ``awaits``: a person has to approve it first.
     """
 
     issue_id: str
@@ -59,6 +60,7 @@ class Add:
     issue_type: str = "task"
     labels: tuple[str, ...] = ()
     subject: str = ""
+    awaits: bool = False
 
 
 @value
@@ -269,6 +271,8 @@ def refusal_text(
             return f"its branch conflicts with what has landed{behind}: {named}".rstrip(": ")
         case "gate":
             return f"the gate cannot tell of its branch: {text.partition(chr(10))[0]}".rstrip(": ")
+        case "rejected":
+            return f"a person rejects it: {text.partition(chr(10))[0]}"
         case "verify":
             return f"verify fails on its branch together with what has landed{behind}"
         case _:
@@ -293,6 +297,8 @@ def kept_text(why: str, add: Add | None) -> str:
 def shelve_note(add: Add | None) -> str:
     """Return the tracker's note for people about an issue whose branch waits."""
     branch = add.branch or add.commit[:12] if add else "its branch"
+    if add is not None and add.awaits:
+        return f"beads-workers: done, and {branch} awaits approval"
     how = "the next 'beads-workers start' or 'beads-workers land' lands it and closes this"
     return f"beads-workers: done, and {branch} has not landed yet; {how}"
 

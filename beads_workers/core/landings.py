@@ -18,7 +18,7 @@ from beads_workers.core import limits
 from beads_workers.core.commands import StartLander, TellLander
 from beads_workers.core.effects import Effects
 from beads_workers.core.inflight import InFlight, Tasks
-from beads_workers.core.issues import Issue
+from beads_workers.core.issues import REJECTED, Issue, Standing
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import unlanded
 from beads_workers.core.round_trips import RoundTrips
@@ -77,7 +77,9 @@ class Landings:
     def add(self, issue: Issue) -> None:
         """Have an issue's branch landed, if the tracker confirms that the issue is still ours.
         A person may have closed it while its agent worked."""
-        if self._alive and issue.landing is not None:
+        if issue.landing is not None and issue.landing.awaits:
+            self._set_aside(issue)
+        elif self._alive and issue.landing is not None:
             shelved = issue.state is IssueState.SHELVED
             ask = Settlement(Action.CONFIRM, IssueId(issue.issue_id), read_first=True)
             self._round_trips.enqueue(replace(ask, by_agent=True, shelved=shelved))
@@ -118,8 +120,38 @@ class Landings:
             self._effects.ask(TellLander(ld.GoOn()))
 
     def waiting(self) -> int:
-        """Return how many branches are to land yet, of this run and of earlier ones."""
-        return self._issues.count(*_WAITS) if self._settings is not None else 0
+        """Return how many branches are to land yet, of this run and of earlier ones.
+        Those that await approval do not count."""
+        if self._settings is None:
+            return 0
+        return self._issues.count(*_WAITS) - len(self.awaiting())
+
+    def awaiting(self) -> list[Issue]:
+        """Return the issues whose branches await a person's approval."""
+        return self._issues.standing(Standing.AWAITS_APPROVAL)
+
+    def approve(self, issue_id: IssueId, commit: str) -> bool:
+        """Have a branch landed that a person has seen at this commit; return False if none awaits
+        approval there."""
+        issue = self._awaiting(issue_id)
+        add = issue.landing if issue is not None else None
+        if issue is None or add is None or not add.commit.startswith(commit):
+            return False
+        self._effects.write(rec.Approved(issue_id, add.commit))
+        self.add(issue)
+        return True
+
+    def reject(self, issue_id: IssueId, text: str) -> bool:
+        """Send a branch back to its agent with a person's remarks; return False if none awaits
+        approval."""
+        issue = self._awaiting(issue_id)
+        if issue is None or issue.landing is None:
+            return False
+        self._give_back(issue, ld.Refused(issue_id, issue.landing.attempt, REJECTED, text))
+        return True
+
+    def _awaiting(self, issue_id: IssueId) -> Issue | None:
+        return next((each for each in self.awaiting() if each.issue_id == issue_id), None)
 
     @property
     def is_blocked(self) -> bool:
@@ -142,7 +174,7 @@ class Landings:
             return False
         if self._paused:
             return self._until_empty and self.waiting() > 0 and self.helpless() is None
-        return self._issues.count(*_WAITS) > 0 or not self._idle
+        return self.waiting() > 0 or not self._idle
 
     def shelve(self) -> None:
         """Leave all unlanded branches to the next start, because the run ends.
@@ -150,14 +182,16 @@ class Landings:
         self.mends = False
         for in_flight in self._in_flight():
             self.withdraw(in_flight.job.issue_id)
-            self._tasks.move(
-                in_flight.issue,
-                IssueStimulus.SHELVE,
-                rec.LandingEnded(in_flight.job.issue_id, "shelve"),
-            )
-            note = ld.shelve_note(in_flight.issue.landing)
-            shelve = Settlement(Action.SHELVE, in_flight.job.issue_id, note)
-            self._round_trips.enqueue(self._looked_at(shelve, in_flight.issue))
+            self._set_aside(in_flight.issue)
+
+    def _set_aside(self, issue: Issue) -> None:
+        """Block an issue in nobody's name, as done: its branch lands later."""
+        if issue.state is not IssueState.LANDING:
+            return
+        issue_id = IssueId(issue.issue_id)
+        self._tasks.move(issue, IssueStimulus.SHELVE, rec.LandingEnded(issue_id, "shelve"))
+        shelve = Settlement(Action.SHELVE, issue_id, ld.shelve_note(issue.landing))
+        self._round_trips.enqueue(self._looked_at(shelve, issue))
 
     def drop(self, in_flight: InFlight) -> None:
         """Give up an issue whose claim is lost, or that a person wants back.

@@ -87,7 +87,15 @@ def make_parts(
     agents = AgentWork(effects, settings, slots, AlikeFailures(retry_state))
     history = retry_state, breaker, preparation, traces, agents
     lands = settings.landing is not None
-    tasks = Tasks(effects, round_trips, *history, settings.policy, run_id, lands=lands)
+    tasks = Tasks(
+        effects,
+        round_trips,
+        *history,
+        settings.policy,
+        run_id,
+        lands=lands,
+        approves=settings.approve,
+    )
     landings = Landings(effects, tasks, round_trips, settings)
     tasks.land_by(landings.add)
     return Parts(

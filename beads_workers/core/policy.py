@@ -59,9 +59,11 @@ class Finish:
 
 @value
 class Land:
-    """The job is done, and its branch lands before it is closed."""
+    """The job is done, and its branch lands before it is closed; ``awaits``: once a person has
+    approved it."""
 
     history: AttemptHistory
+    awaits: bool = False
 
 
 @value
@@ -110,6 +112,8 @@ class Ended:
     jitter: float = 0.0
     # The branch is to land before the issue is closed.
     lands: bool = False
+    # A person has to approve it first.
+    awaits: bool = False
     # A cause that hits all issues alike has ended it: a spawn storm, no room for worktrees.
     struck: bool = False
 
@@ -162,7 +166,7 @@ def done(policy: Policy, ended: Ended) -> Verdict | None:
     """Close a success, or land it first."""
     if ended.outcome.kind is not OutcomeKind.SUCCESS:
         return None
-    return Land(ended.before) if ended.lands else Finish()
+    return Land(ended.before, ended.awaits) if ended.lands else Finish()
 
 
 def struck(policy: Policy, ended: Ended) -> Verdict | None:
@@ -260,10 +264,11 @@ RULES: tuple[Rule, ...] = (
 def unlanded(why: str, repairs_left: int, *, at_once: bool) -> str:
     """Return the verdict on an unlanded issue, as ``journal.LandingEnded.verdict``.
 
-    ``why``: as in ``landing.Refused``, "" if nobody wants it any more; ``repairs_left``: how often
-    an agent may still mend it; ``at_once``: its own agent can go on now.
+    ``why``: as in ``landing.Refused``, ``rejected`` by a person, "" if nobody wants it any more;
+    ``repairs_left``: how often an agent may still mend it; ``at_once``: its own agent can go on
+    now.
     """
-    if not why:
+    if why in ("", "rejected"):
         return "requeue"
     if why not in ("conflict", "verify") or repairs_left <= 0:
         return "quarantined"

@@ -36,6 +36,9 @@ def history_of(issue: Issue) -> AttemptHistory:
     )
 
 
+_DONE_OR_HELD = (Standing.ON_HOLD, Standing.UNCLOSED, Standing.AWAITS_APPROVAL)
+
+
 class RetryState:
     """Answers the policy's and the claim scheduler's questions about issues that are not done."""
 
@@ -73,7 +76,7 @@ class RetryState:
         """Return the issues that a claim must leave out.
         Quarantined issues are out of the backlog by themselves."""
         issues = self._issues
-        off = (*issues.standing(Standing.ON_HOLD), *issues.standing(Standing.UNCLOSED))
+        off = (each for standing in _DONE_OR_HELD for each in issues.standing(standing))
         return {IssueId(issue.issue_id) for issue in (*self.cooling(), *off)}
 
     def retry(self, issue_id: IssueId) -> bool:

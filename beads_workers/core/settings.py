@@ -280,7 +280,8 @@ class FleetSettings:
     time after its connection for which a worker that is not ours may keep its issue; None: for as
     long as its process lives. ``claims_ahead``: jobs may be taken before a worker is free for them.
     ``awaited``: of a push source, whether publishers wait to be told how each job went.
-    ``landing``: None if branches are left as they are. ``tracing``: None if no spans are made.
+    ``approve``: a person approves each branch before it lands. ``landing``: None if branches are
+    left as they are. ``tracing``: None if no spans are made.
     ``source_options``: what the kind of source needs to be opened (``kinds``); ``source_private``:
     the same, if it may hold a secret, so that only the orchestrator is told.
     """
@@ -321,6 +322,7 @@ class FleetSettings:
     budget: Budget | None = None
     issue_budget: Budget | None = None
     awaited: bool = True
+    approve: bool = False
     landing: Landing | None = None
     metrics: int | None = None
     tracing: Tracing | None = None

@@ -352,17 +352,26 @@ class Board:
         return self.issues.standing(Standing.ASKED)
 
     @property
+    def awaiting(self) -> list[Issue]:
+        """Done issues whose branches await a person's approval."""
+        return self.issues.standing(Standing.AWAITS_APPROVAL)
+
+    @property
     def waiting_to_land(self) -> list[Issue]:
         """Done issues with a branch that is to land, by priority, then by their ends."""
         if not self.waiting_to_land_count:
             return []
-        found = [i for i in self.issues.known.values() if i.state in _TO_LAND]
+        found = [
+            issue
+            for issue in self.issues.known.values()
+            if issue.state in _TO_LAND and issue.standing is not Standing.AWAITS_APPROVAL
+        ]
         return sorted(found, key=lambda issue: turn(issue.landing or Add("", 0, "", "", "")))
 
     @property
     def waiting_to_land_count(self) -> int:
-        """Number of issues that are done, and have not landed."""
-        return self.issues.count(*_TO_LAND)
+        """Number of issues that are done and have not landed, but await no approval."""
+        return self.issues.count(*_TO_LAND) - len(self.awaiting)
 
     @property
     def refused(self) -> list[Issue]:

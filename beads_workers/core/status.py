@@ -118,6 +118,7 @@ def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> d
         "blocked": board.listed.blocked,
         "quarantined": len(board.quarantined),
         "questions": len(board.questions),
+        "awaiting_approval": len(board.awaiting),
         "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
         "unclosed": board.unclosed_count,
         "waiting_to_land": board.waiting_to_land_count,
@@ -139,15 +140,30 @@ def _question(issue: Issue) -> dict[str, Any]:
 def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
     """Return the landing of ``status``; None if nothing lands."""
     waiting = board.waiting_to_land
-    if not board.landings.branch and not waiting:
+    if not board.landings.branch and not waiting and not board.awaiting:
         return None
     return {
         "waiting_to_land": [
             {"issue_id": i.issue_id, "title": i.title[:TITLE_CHARS_MAX]}
             for i in waiting[:QUARANTINED_MAX]
         ],
+        "awaiting_approval": [_awaiting(issue) for issue in board.awaiting[:QUARANTINED_MAX]],
         "refused": [_refused(issue) for issue in islice(board.refused, REFUSED_MAX)],
         **board.landings.shown(elapsed),
+    }
+
+
+def _awaiting(issue: Issue) -> dict[str, Any]:
+    add, past = issue.landing, issue.retry_entry
+    receipt = past.receipt if past else None
+    return {
+        "issue_id": issue.issue_id,
+        "title": issue.title[:TITLE_CHARS_MAX],
+        "branch": add.branch if add else "",
+        "commit": add.commit if add else "",
+        "diffstat": receipt.diffstat[:ERROR_CHARS_MAX] if receipt else "",
+        "verified": receipt.verified if receipt else False,
+        "agent": receipt.agent if receipt else None,
     }
 
 
@@ -353,6 +369,13 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
     for issue in board.questions:
         asked = issue.retry_entry.question if issue.retry_entry else ""
         yield f"{issue.issue_id} asks: {printable(asked, ASKED_WIDTH)}", f"answer {issue.issue_id}"
+    for issue in board.awaiting:
+        past = issue.retry_entry
+        stat = past.receipt.diffstat if past is not None and past.receipt is not None else ""
+        yield (
+            f"{issue.issue_id} awaits approval: {printable(stat or issue.title, ASKED_WIDTH)}",
+            f"diff {issue.issue_id}; approve {issue.issue_id}",
+        )
     if board.state == "paused":
         # The reason first: if there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"

@@ -108,7 +108,7 @@ def _page(entry: Checkpointed) -> Checkpointed:
 def _due(issue: Issue, now: float) -> Facts:
     """What the core must have in its hands by that."""
     # What an earlier run has done is closed by the recovery, and not in the core's hands.
-    earlier = issue.standing is Standing.UNCLOSED
+    earlier = issue.standing in (Standing.UNCLOSED, Standing.AWAITS_APPROVAL)
     # A branch that an earlier run has shelved is closed when it has landed, and in nobody's hands.
     held = issue.state in HELD and not (earlier or issue.shelved)
     return {

@@ -1,0 +1,166 @@
+"""Finished branches that land only once a person has approved them."""
+
+from __future__ import annotations
+
+import pytest
+
+from beads_workers.core import events as ev
+from beads_workers.core import journal as rec
+from beads_workers.core import landing as ld
+from beads_workers.core.commands import Answer
+from beads_workers.core.inflight import LAND_ASK
+from beads_workers.core.issues import Standing
+from beads_workers.core.model import IssueId
+from beads_workers.core.recovery import recovery_state
+from beads_workers.core.requests.approve import ApprovedByPerson
+from beads_workers.core.requests.reject import RejectedByPerson
+from beads_workers.core.requests.retry import RetryAskedFor
+from beads_workers.core.source import Action
+from beads_workers.core.states import IssueState
+from beads_workers.core.status import status
+from tests.core import playbook
+from tests.core.playbook import Play, records
+from tests.core.test_landings import HEAD, delivered, landed, new_play, orders, settled, state_of
+
+T = ev.Ticket(1)
+
+
+def awaiting() -> Play:
+    """A fleet with one finished branch that awaits approval, as the tracker knows."""
+    play = new_play(approve=True)
+    delivered(play, "a")
+    return play
+
+
+def approve(play: Play, issue_id: str = "a", commit: str = HEAD) -> Answer:
+    (said,) = playbook.of(play.do(ApprovedByPerson(T, ((IssueId(issue_id), commit),))), Answer)
+    return said
+
+
+def test_a_finished_branch_is_set_aside_and_the_lander_hears_nothing() -> None:
+    play = new_play(approve=True)
+    assert not orders(delivered(play, "a"))
+    assert state_of(play, "a") is IssueState.SHELVED
+    shown = status(play.board, 1.0)
+    (row,) = shown["landing"]["awaiting_approval"]
+    assert (row["issue_id"], row["commit"], row["branch"]) == ("a", HEAD, "bw/a/1")
+    assert (shown["queue"]["awaiting_approval"], shown["queue"]["waiting_to_land"]) == (1, 0)
+    assert [need["remedy"] for need in shown["needs"]] == ["diff a; approve a"]
+
+
+def test_the_tracker_is_told_that_it_awaits_approval() -> None:
+    play = new_play(approve=True)
+    play.working("a")
+    play.do(playbook.done(1, "a", receipt={"verdict": "done", "head": HEAD, "branch": "bw/a/1"}))
+    settlement = play.settlement()
+    assert settlement.action is Action.SHELVE and "awaits approval" in settlement.note
+
+
+def test_an_approved_branch_lands_and_closes_its_issue() -> None:
+    play = awaiting()
+    assert approve(play).error == ""
+    assert play.settlement().action is Action.CONFIRM and play.settlement().shelved
+    (add,) = orders(play.answer())
+    assert isinstance(add, ld.Add) and (add.commit, add.awaits) == (HEAD, False)
+    play.do(landed("a"))
+    settled(play)
+    assert "a" not in play.core.issues.known and play.board.totals["done"] == 1
+
+
+@pytest.mark.parametrize("commit", ["f" * 40, "bbbbbbb"])
+def test_another_commit_than_the_one_that_was_seen_is_not_approved(commit: str) -> None:
+    play = awaiting()
+    assert "no branch awaits approval" in approve(play, commit=commit).error
+    assert play.core.issues.known["a"].standing is Standing.AWAITS_APPROVAL
+
+
+def test_a_short_name_of_the_commit_is_enough() -> None:
+    assert approve(awaiting(), commit=HEAD[:7]).error == ""
+
+
+def test_it_is_approved_once() -> None:
+    play = awaiting()
+    approve(play)
+    assert approve(play).error
+
+
+def test_a_rejected_branch_goes_back_with_the_remarks() -> None:
+    play = awaiting()
+    (said,) = playbook.of(play.do(RejectedByPerson(T, (IssueId("a"),), "use euros")), Answer)
+    assert said.error == "" and play.settlement().action is Action.REOPEN
+    settled(play)
+    past = play.core.issues.known["a"].retry_entry
+    assert past is not None and past.receipt is not None and past.mend is None
+    assert past.receipt.lesson.endswith("use euros") and past.landing is None
+    assert past.error == "a person rejects it: use euros"
+
+
+def test_rejections_are_not_limited_as_repairs_are() -> None:
+    play = awaiting()
+    for _ in range(9):
+        play.do(RejectedByPerson(T, (IssueId("a"),), "no"))
+        settled(play)
+        assert play.core.issues.known["a"].standing is Standing.OPEN
+        play.do(playbook.ready(1))
+        for _ in range(9):
+            if play.round_trip is not None and play.round_trip.take:
+                play.answer("a")
+                break
+            play.quiet()
+            play.wait(5.0)
+        play.do(playbook.done(1, "a", receipt={"verdict": "done", "head": HEAD, "branch": "b"}))
+        settled(play)
+        assert play.core.issues.known["a"].standing is Standing.AWAITS_APPROVAL
+
+
+def test_a_label_asks_for_one_issue_alone() -> None:
+    play = new_play()
+    play.working("a", labels=(LAND_ASK,))
+    play.do(playbook.done(1, "a", receipt={"verdict": "done", "head": HEAD, "branch": "bw/a/1"}))
+    settled(play)
+    assert play.core.issues.known["a"].standing is Standing.AWAITS_APPROVAL
+
+
+def test_branches_that_await_approval_stop_neither_new_work_nor_the_end_of_the_run() -> None:
+    play = new_play(approve=True, until_empty=True)
+    play.answer(listed=["a"])
+    play.join(1)
+    play.answer("a")
+    play.do(playbook.done(1, "a", receipt={"verdict": "done", "head": HEAD, "branch": "bw/a/1"}))
+    play.do(playbook.lost(1))
+    for _ in range(100):
+        play.quiet()
+        play.wait(10.0)
+    assert play.ended == 7
+
+
+def test_the_next_run_still_waits_and_lands_nothing_by_itself() -> None:
+    kept = recovery_state(awaiting().entries).checkpoint()
+    later = new_play(approve=True, checkpointed=kept)
+    settled(later)
+    assert later.core.issues.known["a"].standing is Standing.AWAITS_APPROVAL
+    assert not any(isinstance(e.record, rec.BranchLanded) for e in later.entries)
+    assert approve(later).error == ""
+    (add,) = orders(later.answer())
+    assert isinstance(add, ld.Add) and add.commit == HEAD
+
+
+def test_an_approval_outlives_a_kill_before_the_branch_has_landed() -> None:
+    play = awaiting()
+    approve(play)
+    later = new_play(approve=True, checkpointed=recovery_state(play.entries).checkpoint())
+    found = orders([*later.first, *later.answer()])
+    assert [add.issue_id for add in found if isinstance(add, ld.Add)] == ["a"]
+
+
+def test_a_person_may_have_it_done_again_instead() -> None:
+    play = awaiting()
+    (said,) = playbook.of(play.do(RetryAskedFor(T, (IssueId("a"),))), Answer)
+    assert said.error, "it is done: 'reject' says what is wrong"
+
+
+def test_approving_writes_who_was_approved_before_anything_lands() -> None:
+    play = awaiting()
+    commands = play.do(ApprovedByPerson(T, ((IssueId("a"), HEAD),)))
+    (approved,) = records(commands, rec.Approved)
+    assert (approved.issue_id, approved.commit) == ("a", HEAD)
