@@ -193,8 +193,9 @@ def reopen(issues: ClosedIssues, reason: Reason = "", json: Json = False) -> Non
         for each in seen:
             if each.status not in ("closed", "open"):
                 shown = printable(each.issue_id)
+                tries = f"'beads-workers retry {shown}' tries it again"
                 hint = (
-                    f"'beads-workers retry {shown}' tries it again, 'why {shown}' says what it is"
+                    tries if each.status == "blocked" else f"'beads-workers why {shown}' says more"
                 )
                 raise CommandError(f"{shown} is not closed: it is {each.status}", hint)
         opened = [each for each in seen if each.status == "closed"]
