@@ -107,6 +107,14 @@ COMMANDS: dict[str, dict[str, str]] = {
         "import": "Read issues from beads' JSON Lines: all of them, or none.",
         "export": "Write every issue as beads' JSON Lines.",
     },
+    "cli.edit": {
+        "edit": "Change an issue: title, text, priority, labels, status.",
+        "comment": "Write a comment on an issue, in your name.",
+        "close": "Close issues: they are done, or not needed.",
+        "reopen": "Open closed issues again.",
+        "delete": "Delete issues for good, with --force.",
+        "dep": "Say which issue waits for which.",
+    },
     "integrations.envelopes.commands": {
         "submit": "Hand in jobs as envelopes: all of them, or none.",
     },

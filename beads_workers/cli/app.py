@@ -24,14 +24,19 @@ MACHINE = frozenset(
 )
 """Error numbers that show a problem of the machine, not a bug of this program."""
 
+VERSION = (["--version"], ["-v"], ["-V"])
+"""Whole command lines that ask for the version."""
+
 HELP = frozenset({"-h", "--help"})
 
 
 def main() -> None:
     """Run a command; each failure prints one line and a hint, and sets an exit code."""
-    if sys.argv[1:] == ["--version"]:
+    if sys.argv[1:] in VERSION:
         print(__version__)
         return
+    if sys.argv[1:2] == ["help"]:
+        sys.argv[1:] = [*sys.argv[2:], "--help"]
     if not (HELP & {*sys.argv[1:]} or _is_linux()):
         _fail(
             "this system cannot run a fleet: Linux 5.3 or later is needed (pidfd_open)",

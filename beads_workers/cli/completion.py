@@ -69,28 +69,42 @@ def among(*names: str) -> Completer:
 
 def _issues(ctx: typer.Context) -> Iterator[str]:
     """Yield the unfinished issues of ``bd`` or of the built-in tracker."""
+    return _found(ctx, closed=False)
+
+
+def _closed_issues(ctx: typer.Context) -> Iterator[str]:
+    return _found(ctx, closed=True)
+
+
+def _found(ctx: typer.Context, *, closed: bool) -> Iterator[str]:
     from beads_workers.cli.client import project_here
 
     project, source = project_here(), ctx.params.get("source")
     if project is None or source not in (None, "bd", "sqlite"):
         return
     if project.beads is not None and source != "sqlite":
-        yield from _bd_issues(project.folder)
+        yield from _bd_issues(project.folder, closed=closed)
     elif project.tracker is not None:
         from beads_workers.trackers.sqlite.store import SqliteStore, connect, translated
 
         with closing(connect(project.tracker)) as connection, translated(project.tracker):
-            yield from SqliteStore(connection).ids(finished=False)
+            store = SqliteStore(connection)
+            unfinished = store.ids(finished=False)
+            if not closed:
+                yield from unfinished
+                return
+            yield from {*store.ids(finished=True)}.difference(unfinished)
 
 
-def _bd_issues(folder: Path) -> Iterator[str]:
+def _bd_issues(folder: Path, *, closed: bool) -> Iterator[str]:
     from beads_workers.core.source import Calls
     from beads_workers.trackers.bd.calls import BdCalls
     from beads_workers.trackers.bd.tracker import CLOSED, rows
 
     calls = BdCalls("bd", folder, "", Calls(), call_seconds=ASK_SECONDS)
-    listed = rows(calls.run(["list", "--json", f"--limit={PROPOSED_MAX}"]))
-    yield from (row.issue_id for row in listed if row.status != CLOSED)
+    only = ["--status=closed"] if closed else []
+    listed = rows(calls.run(["list", "--json", f"--limit={PROPOSED_MAX}", *only]))
+    yield from (row.issue_id for row in listed if (row.status == CLOSED) is closed)
 
 
 def _quarantined(ctx: typer.Context) -> Iterator[str]:
@@ -193,6 +207,7 @@ def _agent_names() -> Iterator[str]:
 
 
 issues = _completer(_issues)
+closed_issues = _completer(_closed_issues)
 quarantined = _completer(_quarantined)
 under_way = _completer(_under_way)
 with_branches = _completer(_with_branches)

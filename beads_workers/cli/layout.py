@@ -15,7 +15,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Run": (*("start", "stop", "restart", "wait", "scale", "pause", "resume", "demo", "chaos"),),
     "Look": ("status", "watch", "logs", "why", "runs", "report", "replay", "branches", "version"),
     "Fix": ("doctor", "config", "trust", "retry", "release", "land", "undo", "clean"),
-    "Tracker": ("init", "add", "list", "show", "import", "export"),
+    "Tracker": (
+        *("init", "add", "list", "show", "edit", "comment", "close", "reopen", "delete", "dep"),
+        *("import", "export"),
+    ),
     "Integrations": ("worker", "conformance"),
 }
 """Title of a group in ``--help`` -> its commands. The last group has all other commands."""

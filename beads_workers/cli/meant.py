@@ -23,18 +23,9 @@ NEARLY = 0.7
 Explained = tuple[str, str]
 """Description of the mistake, and what to do."""
 
-_CLOSE = (
-    "a fleet closes an issue once it is done; in a project of bd: bd close ID;"
-    " in the built-in tracker: beads-workers start -n 1 --until-empty ID -- true"
-)
-_CHANGE = (
-    "'beads-workers add --help' makes one; to change it: beads-workers export > issues.jsonl,"
-    " edit it, and beads-workers import issues.jsonl (in a project of bd: bd update ID)"
-)
-
 MEANT: Mapping[str, Mapping[str, str]] = {
     "": {
-        **dict.fromkeys(("help", "man", "usage", "commands"), "--help"),
+        **dict.fromkeys(("man", "usage", "commands"), "--help"),
         **dict.fromkeys(("run", "up", "go", "work", "exec", "fleet", "begin", "launch"), "start"),
         **dict.fromkeys(("serve", "daemon"), "start -d"),
         **dict.fromkeys(("down", "quit", "exit", "end", "halt", "shutdown"), "stop"),
@@ -53,7 +44,7 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("blocked", "explain"), "why"),
         **dict.fromkeys(("continue", "unpause", "unfreeze"), "resume"),
         **dict.fromkeys(("freeze", "suspend"), "pause"),
-        **dict.fromkeys(("rerun", "requeue", "reopen", "unblock", "again"), "retry"),
+        **dict.fromkeys(("rerun", "requeue", "unblock", "again"), "retry"),
         **dict.fromkeys(("cancel", "unclaim", "hold", "skip"), "release"),
         **dict.fromkeys(("history", "ls-runs", "jobs"), "runs"),
         **dict.fromkeys(("cost", "costs", "usage-report", "summary"), "report"),
@@ -67,12 +58,19 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("prune", "gc", "cleanup", "rm", "purge"), "clean --dry-run"),
         **dict.fromkeys(("test", "try", "example"), "demo"),
         **dict.fromkeys(("resize", "scale-up"), "scale"),
-        **dict.fromkeys(("close", "done", "complete", "resolve"), _CLOSE),
-        **dict.fromkeys(("edit", "update", "delete", "dep", "label", "comment"), _CHANGE),
+        **dict.fromkeys(("done", "complete", "resolve"), "close"),
+        **dict.fromkeys(("update", "change", "modify"), "edit"),
+        **dict.fromkeys(("label", "labels"), "beads-workers edit ISSUE --add-label LABEL"),
+        "assign": "beads-workers edit ISSUE --assignee NAME",
+        "comments": "beads-workers comment ISSUE TEXT; beads-workers show ISSUE shows them",
+        **dict.fromkeys(("note", "reply", "say"), "comment"),
+        **dict.fromkeys(("deps", "depend", "depends", "block", "link"), "dep"),
+        "remove": "delete",
         **dict.fromkeys(("-v", "-V", "-version", "--Version", "-ver"), "--version"),
         **dict.fromkeys(("-help", "-?", "-H", "--usage"), "--help"),
     },
     "config": dict.fromkeys(("get", "set", "list", "ls", "edit", "print", "cat"), "show --origin"),
+    "dep": {**dict.fromkeys(("rm", "delete", "del"), "remove"), "new": "add"},
 }
 """Commands of other tools, by their group -> the words to type here, or how it is done."""
 

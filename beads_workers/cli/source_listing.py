@@ -1,4 +1,4 @@
-"""``list`` and ``show`` for trackers other than the built-in one.
+"""The tracker of this folder, for commands that list, show and change its issues.
 
 The key ``source`` of ``beads-workers.toml`` selects the tracker. Without it, a folder ``.beads``
 selects bd, whose issues are shown as bd reports them.
@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.tracker_folder import no_tracker, unopened
 from beads_workers.core.model import IssueId
+from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import SourceError
 from beads_workers.core.text import printable
-from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
+from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.runtime.project import STATE_FOLDER
 
 if TYPE_CHECKING:
-    from beads_workers.core.source import Seen, Source
+    from beads_workers.core.source import EditableSource, NotDone, Seen, Source
     from beads_workers.trackers.bd.tracker import BdRow
     from beads_workers.trackers.issue import TrackerIssue
 
@@ -93,20 +96,74 @@ class BdListing:
 
 @contextlib.contextmanager
 def located() -> Iterator[Listable | None]:
-    """Provide the tracker of this folder, or None if it is the built-in one.
+    """Provide the tracker of this folder, or None if it is the built-in one, or none.
 
     Raise ``CommandError`` if the tracker fails.
     """
+    settings = tracker_settings()
+    if settings is None or settings.source == "sqlite":
+        yield None
+    elif settings.source == "bd":
+        try:
+            yield BdListing(Path(settings.project))
+        except SourceError as error:
+            raise CommandError(printable(str(error)), error.hint, EXIT_TRACKER) from None
+    else:
+        from beads_workers.cli.asked_tracker import open_tracker
+
+        with open_tracker(settings, "list") as source:
+            yield SourceListing(source)
+
+
+@contextlib.contextmanager
+def editable() -> Iterator[EditableSource]:
+    """Provide the tracker of this folder for changes; raise ``CommandError`` if it refuses one."""
+    from beads_workers.cli.person import author
+    from beads_workers.cli.trust import refuse_hooks
+    from beads_workers.core.source import EditableSource, NotDone
+    from beads_workers.runtime.sources import open_source
+
+    settings = tracker_settings()
+    if settings is None:
+        raise no_tracker()
+    if settings.source == "bd":
+        refuse_hooks(None)  # bd runs them when it writes.
+    try:
+        with contextlib.closing(open_source(settings, author())) as source:
+            if not isinstance(source, EditableSource):
+                hint = f"use the commands of {settings.source} itself"
+                raise CommandError(f"{settings.source} is not changed from here", hint, EXIT_USAGE)
+            yield source
+    except NotDone as error:
+        raise _not_done(error) from None
+    except SourceError as error:
+        if settings.source == "sqlite":
+            raise unopened(Path(settings.tracker), error) from error
+        raise CommandError(printable(str(error)), error.hint, EXIT_TRACKER) from None
+
+
+def unknown(issue_id: str) -> CommandError:
+    """Return the error for an issue that the tracker does not have."""
+    hint = "'beads-workers list --all' shows every issue"
+    return CommandError(f"no such issue: {printable(issue_id, 60)}", hint, EXIT_UNKNOWN)
+
+
+def _not_done(error: NotDone) -> CommandError:
+    from beads_workers.core.source import NoSuchIssue
+
+    if isinstance(error, NoSuchIssue):
+        return unknown(error.issue_id)
+    return CommandError(printable(str(error), 300), error.hint)
+
+
+def tracker_settings() -> FleetSettings | None:
+    """Return where the issues of this folder are, for opening their source; None: nowhere."""
     if not _says_source(Path.cwd()):
-        with _beads_here(None) as listing:
-            yield listing
-        return
-    from beads_workers.cli.asked_tracker import open_tracker
+        return _found(None)
     from beads_workers.cli.client import find_state_directory
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracker
-    from beads_workers.core.settings import FleetSettings
     from beads_workers.options import Options
 
     resolved = resolve(Options(), Path.cwd(), os.environ)
@@ -114,29 +171,25 @@ def located() -> Iterator[Listable | None]:
     wanted = resolved.options.source
     kind = kind_said(wanted)
     if kind is None or kind.locate is None:
-        with _beads_here(wanted) as listing:
-            yield listing
-        return
+        return _found(wanted)
     found = find_tracker(wanted)
     place, folder, state = str(found.place), str(found.folder), str(find_state_directory())
-    settings = FleetSettings(0, kind.name, place, folder, state, source_options=found.options)
-    with open_tracker(settings, "list") as source:
-        yield SourceListing(source)
+    return FleetSettings(0, kind.name, place, folder, state, source_options=found.options)
 
 
-@contextlib.contextmanager
-def _beads_here(source: str | None) -> Iterator[BdListing | None]:
-    """Provide bd if it is selected, or if there is no built-in tracker; otherwise None."""
+def _found(source: str | None) -> FleetSettings | None:
+    """Return bd if it is selected, or if there is no built-in tracker."""
     from beads_workers.cli.client import project_here, tracker_here
 
+    database = tracker_here()
     project = None if source == "sqlite" else project_here()
-    if project is None or project.beads is None or (source != "bd" and tracker_here() is not None):
-        yield None
-        return
-    try:
-        yield BdListing(project.beads.parent)
-    except SourceError as error:
-        raise CommandError(printable(str(error)), error.hint, EXIT_TRACKER) from None
+    if project is not None and project.beads and (source == "bd" or database is None):
+        name, tracker, folder = "bd", project.beads, project.beads.parent
+    elif database is not None:
+        name, tracker, folder = "sqlite", database, database.parent.parent
+    else:
+        return None
+    return FleetSettings(0, name, str(tracker), str(folder), str(folder / STATE_FOLDER))
 
 
 def _says_source(folder: Path) -> bool:

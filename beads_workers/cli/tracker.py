@@ -1,14 +1,13 @@
-"""Commands of the built-in tracker: add, list, show, import, export, and init."""
+"""Commands of trackers: add, list and show of any; init, import and export of the built-in one."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -20,12 +19,14 @@ from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import CommandError, unreadable
 from beads_workers.cli.kinds import need
 from beads_workers.cli.layout import LaidOut
-from beads_workers.cli.source_listing import located
+from beads_workers.cli.person import author, valid
+from beads_workers.cli.source_listing import editable, located, unknown
 from beads_workers.cli.tracker_folder import Json, init, opened, warn
 from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
+from beads_workers.core.ready import BLOCKS, FINISHED
 from beads_workers.core.text import json_line, printable
 from beads_workers.core.times import parse_duration
-from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.cli.source_listing import Listed
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 
 _TITLE_COLUMNS = 100
+_COMMENT_COLUMNS = 200
 _WAITS_SHOWN = 5
 _DROPPED = "dropped: it came with the file, and would run; --allow-commands keeps it"
 
@@ -72,7 +74,17 @@ def shown(name: str, value: Any) -> str:
         return "\n".join(lines) if len(lines) == 1 else "\n  " + "\n  ".join(lines)
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return ", ".join(map(printable, value))
+    if name == "comments":
+        return "".join(f"\n  {line}" for each in value for line in _comment_lines(each))
     return json_line(value)
+
+
+def _comment_lines(comment: Mapping[str, Any]) -> Iterator[str]:
+    author, created_at = comment.get("author") or "somebody", comment.get("created_at") or ""
+    said = f"{author}, {created_at} ({comment.get('id')}):"
+    yield printable(said, _COMMENT_COLUMNS)
+    for line in str(comment.get("text") or "").split("\n"):
+        yield f"  {printable(line)}"
 
 
 def print_array(lines: Iterable[str]) -> None:
@@ -103,7 +115,8 @@ def report(found: Imported) -> None:
 # the commands that need it, so that the others start without it.
 
 
-_AFTER_DASHES = "beads_workers.after_dashes"
+AFTER_DASHES = "beads_workers.after_dashes"
+"""Key in the context of a call: how many arguments followed ``--``."""
 
 
 Priority = Annotated[
@@ -124,7 +137,7 @@ class DashedArguments(LaidOut):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click; ``_split`` reads the number."""
         if "--" in args:
-            ctx.meta[_AFTER_DASHES] = len(args) - args.index("--") - 1
+            ctx.meta[AFTER_DASHES] = len(args) - args.index("--") - 1
         return super().parse_args(ctx, args)
 
 
@@ -173,43 +186,40 @@ def add(
 
     It may bring a command of its own.
     """
-    from beads_workers.trackers.issue import BadIssue, from_object, time_text, to_object
-    from beads_workers.trackers.sqlite.exchange import write_issues
-    from beads_workers.trackers.sqlite.store import SqliteStore, transaction
+    from beads_workers.core.model import IssueId
+    from beads_workers.core.source import Change
 
-    title, own_command = _split(title, command or [], ctx.meta.get(_AFTER_DASHES, 0))
-    now = time_text(time.time())
-    needed = list(dict.fromkeys(dep or []))
-    fields = {
-        "id": "new",
-        "title": _text(title),
-        "description": _text(description),
-        "priority": priority,
-        "issue_type": _text(issue_type),
-        "labels": [_text(each) for each in label or []],
-        "created_at": now,
-        "updated_at": now,
-        "timeout_seconds": None if timeout is None else _seconds(timeout),
-        "command": [_text(each) for each in own_command],
-        "dependencies": [{"depends_on_id": each, "created_at": now} for each in needed],
-    }
-    if author := os.environ.get("BEADS_ACTOR") or os.environ.get("BD_ACTOR"):
-        fields["created_by"] = _text(author)
-    try:
-        issue = from_object(fields)
-    except BadIssue as error:
+    title, own_command = _split(title, command or [], ctx.meta.get(AFTER_DASHES, 0))
+    if not title.strip():
         hint = "for example: beads-workers add 'Say hello' -- echo hello"
-        raise CommandError(f"this is no issue: {error}", hint, EXIT_USAGE) from None
-    with opened() as connection, transaction(connection):
-        store = SqliteStore(connection)
-        _refuse_unknown(needed, store.known(needed))
-        issue = replace(issue, id=store.new_id())
-        write_issues(store, [issue])
-    print(json_line(to_object(issue)) if json else issue.id)
+        raise CommandError("this is no issue: it has no title", hint, EXIT_USAGE)
+    change = Change(
+        title=valid(title),
+        description=valid(description),
+        priority=priority,
+        issue_type=valid(issue_type),
+        added_labels=tuple(map(valid, label or ())),
+        depends_on=tuple((IssueId(valid(each)), BLOCKS) for each in dict.fromkeys(dep or [])),
+        command=tuple(map(valid, own_command)) or None,
+        timeout_seconds=None if timeout is None else seconds(timeout),
+    )
+    with editable() as tracker:
+        issue_id = tracker.add(change, author())
+    if json:
+        print(json_line(dict(_known(issue_id)[1])))
+    else:
+        print(printable(issue_id))
 
 
 def list_issues(
     closed_too: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
+    status: Annotated[
+        list[str] | None,
+        typer.Option("-s", "--status", help="Only these: open, in_progress, blocked, closed, ..."),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("-l", "--label", help="Only those with all these labels.")
+    ] = None,
     json: Json = False,
     envelopes: Annotated[
         bool, typer.Option("--envelopes", help="Jobs of the last run too, by state; any tracker.")
@@ -224,25 +234,41 @@ def list_issues(
         directory = find_state_directory(state_dir)
         need("envelopes").print_list(directory, closed_too=closed_too, as_json=json)
         return
+    statuses = {each for typed in status or () for each in valid(typed).split(",")}
+    labels = {valid(each) for each in label or ()}
+
+    def is_wanted(issue: TrackerIssue) -> bool:
+        return (not statuses or issue.status in statuses) and labels <= {*issue.labels}
+
+    closed_too = closed_too or not statuses.isdisjoint(FINISHED)
     with located() as tracker:
         if tracker is not None:
-            _list_located(tracker.issues(closed_too=closed_too), as_json=json)
-            return
+            count = _list_located(tracker.issues(closed_too=closed_too), is_wanted, as_json=json)
+        else:
+            count = _list_built_in(is_wanted, closed_too=closed_too, as_json=json)
+    if not count and not json:
+        only = " with that status or label" if statuses or labels else ""
+        warn(f"nothing to list{only}: 'beads-workers add TITLE' adds an issue")
+
+
+def _list_built_in(
+    is_wanted: Callable[[TrackerIssue], bool], *, closed_too: bool, as_json: bool
+) -> int:
     from beads_workers.trackers.issue import to_object
     from beads_workers.trackers.sqlite.store import SqliteStore
 
     with opened() as connection:
         store = SqliteStore(connection)
         ids = store.ids(finished=closed_too)
-        if json:
-            print_array(json_line(to_object(issue)) for issue in store.in_batches(ids))
-            return
-        width = max(map(len, ids), default=0)
-        waits_for = store.waits_for(ids)
-        for issue in store.in_batches(ids):
+        found = filter(is_wanted, store.in_batches(ids))
+        if as_json:
+            print_array(json_line(to_object(issue)) for issue in found)
+            return len(ids)
+        count, width, waits_for = 0, max(map(len, ids), default=0), store.waits_for(ids)
+        for issue in found:
             print(issue_row(issue, width, waits_for.get(issue.id, [])))
-        if not ids:
-            warn("nothing to list: 'beads-workers add TITLE' adds an issue")
+            count += 1
+        return count
 
 
 def show(
@@ -261,10 +287,7 @@ def show(
     """
     from beads_workers.cli import receipts
 
-    found = _find(_text(issue_id))
-    if found is None:
-        raise _unknown(issue_id)
-    issue, fields = found
+    issue, fields = _known(valid(issue_id))
     attempts = receipts.find_receipts(find_state_directory(state_dir), issue.id)
     if json:
         more = {"attempts": [receipts.as_json(each) for each in attempts]} if attempts else {}
@@ -274,6 +297,13 @@ def show(
         print(f"{printable(name)}: {shown(name, value)}")
     for line in receipts.shown(attempts):
         print(line)
+
+
+def _known(issue_id: str) -> Listed:
+    found = _find(issue_id)
+    if found is None:
+        raise unknown(issue_id)
+    return found
 
 
 def _find(issue_id: str) -> Listed | None:
@@ -288,20 +318,22 @@ def _find(issue_id: str) -> Listed | None:
         return next(((issue, to_object(issue)) for issue in found), None)
 
 
-def _list_located(issues: list[Listed], *, as_json: bool) -> None:
+def _list_located(
+    issues: list[Listed], is_wanted: Callable[[TrackerIssue], bool], *, as_json: bool
+) -> int:
     from beads_workers.core.ready import BLOCKS
 
+    found = [(issue, fields) for issue, fields in issues if is_wanted(issue)]
     if as_json:
-        print_array(json_line(dict(fields)) for _, fields in issues)
-        return
-    listed = {issue.id for issue, _ in issues}
-    width = max(map(len, listed), default=0)
-    for issue, _ in issues:
-        # Issues that are not listed are closed, and block nothing.
+        print_array(json_line(dict(fields)) for _, fields in found)
+        return len(found)
+    # Issues that are not listed are closed, and block nothing.
+    unfinished = {issue.id for issue, _ in issues}
+    width = max((len(issue.id) for issue, _ in found), default=0)
+    for issue, _ in found:
         waits_for = [d.depends_on_id for d in issue.dependencies if d.type == BLOCKS]
-        print(issue_row(issue, width, [each for each in waits_for if each in listed]))
-    if not issues:
-        warn("nothing to list")
+        print(issue_row(issue, width, [each for each in waits_for if each in unfinished]))
+    return len(found)
 
 
 def import_issues(
@@ -384,32 +416,14 @@ def _split(title: str, command: list[str], after_dashes: int) -> tuple[str, list
     return title, command[1:]
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Return the seconds of ``--timeout``."""
     try:
         return parse_duration(text)
     except ValueError:
         message = f"--timeout cannot be {printable(text, 40)!r}"
         allowed = "it must be a duration: 90, 90s, 5m or 2h"
         raise CommandError(message, allowed, EXIT_USAGE) from None
-
-
-def _refuse_unknown(ids: list[str], known: set[str]) -> None:
-    for each in ids:
-        if each not in known:
-            raise _unknown(each)
-
-
-def _unknown(issue_id: str) -> CommandError:
-    return CommandError(
-        f"no such issue: {printable(issue_id, 60)}",
-        "'beads-workers list --all' shows every issue",
-        EXIT_UNKNOWN,
-    )
-
-
-def _text(argument: str) -> str:
-    # An argument that is not UTF-8 has lone surrogates, which no tracker can store.
-    return argument.encode("utf-8", "replace").decode("utf-8")
 
 
 @contextlib.contextmanager

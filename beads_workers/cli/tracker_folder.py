@@ -97,10 +97,9 @@ def opened() -> Iterator[sqlite3.Connection]:
     if database is None:
         project = project_here()
         if project is not None and project.beads is not None:
-            hint = "use bd: 'bd create TITLE', 'bd import', 'bd export'"
+            hint = "use bd: 'bd import', 'bd export'"
             raise CommandError("the tracker of this project is bd", hint, EXIT_TRACKER)
-        hint = "run 'beads-workers init' here, or go to a folder below one"
-        raise CommandError("no tracker here", hint, EXIT_TRACKER)
+        raise no_tracker()
     with tracker_errors(database):
         connection = connect(database)
         try:
@@ -110,16 +109,27 @@ def opened() -> Iterator[sqlite3.Connection]:
             connection.close()
 
 
+def no_tracker() -> CommandError:
+    """Return the error of a command in a folder without issues."""
+    hint = "run 'beads-workers init' here, or go to a folder below one"
+    return CommandError("no tracker here", hint, EXIT_TRACKER)
+
+
 @contextlib.contextmanager
 def tracker_errors(database: Path) -> Iterator[None]:
     """Turn a tracker's errors into a ``CommandError`` with exit code 6."""
     try:
         yield
     except SourceError as error:
-        from beads_workers.checks.project import cannot_open
-        from beads_workers.cli.refusals import refusal
+        raise unopened(database, error) from error
 
-        raise refusal(cannot_open(database, error)) from error
+
+def unopened(database: Path, error: SourceError) -> CommandError:
+    """Return the error for a tracker that cannot be used, with what mends it."""
+    from beads_workers.checks.project import cannot_open
+    from beads_workers.cli.refusals import refusal
+
+    return refusal(cannot_open(database, error))
 
 
 def warn(text: str) -> None:

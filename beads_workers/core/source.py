@@ -32,6 +32,18 @@ class Damaged(SourceError):
     """The tracker's data cannot be read as issues, by anybody."""
 
 
+class NotDone(SourceError):
+    """The tracker refuses what a person wants of it: nothing was written."""
+
+
+class NoSuchIssue(NotDone):
+    """The tracker has no such issue."""
+
+    def __init__(self, issue_id: model.IssueId) -> None:
+        super().__init__(f"no such issue: {issue_id}")
+        self.issue_id = issue_id
+
+
 class Action(Enum):
     """Requests to the tracker about a claimed issue."""
 
@@ -449,3 +461,64 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End connections and helpers of our own; the source is not used afterwards."""
+
+
+# --- changes by people ---------------------------------------------------------------------------
+
+
+@model.value
+class Change:
+    """What a person writes into an issue; None leaves a field as it is.
+
+    ``status``: ``closed`` closes it, with ``reason``; ``open`` opens it again, whoever closed it.
+    ``depends_on``: further dependencies, each with its type. ``depends_no_more_on``: those that go,
+    of any type. ``command`` and ``timeout_seconds``: its own work, for a tracker that keeps it.
+    """
+
+    title: str | None = None
+    description: str | None = None
+    notes: str | None = None
+    priority: int | None = None
+    issue_type: str | None = None
+    status: str | None = None
+    reason: str = ""
+    assignee: str | None = None
+    added_labels: tuple[str, ...] = ()
+    removed_labels: tuple[str, ...] = ()
+    depends_on: tuple[tuple[model.IssueId, str], ...] = ()
+    depends_no_more_on: tuple[model.IssueId, ...] = ()
+    command: tuple[str, ...] | None = None
+    timeout_seconds: float | None = None
+
+
+@model.value
+class Comment:
+    """A comment as the tracker has it. ``comment_id``: unique in its issue. ``created_at``: the
+    tracker's own text."""
+
+    comment_id: str
+    author: str
+    text: str
+    created_at: str
+
+
+@runtime_checkable
+class EditableSource(Source, ReadableSource, Protocol):
+    """A source whose tracker people change through us, in their own names.
+
+    Every method raises ``NoSuchIssue`` or another ``NotDone`` if the tracker refuses; then nothing
+    was written. An issue that a run of a fleet holds is neither deleted nor given another status or
+    assignee: its worker would go on with an issue that somebody has ended.
+    """
+
+    def add(self, change: Change, author: str) -> model.IssueId:
+        """Make an issue of the fields of ``change``, of which ``title`` is set; return its id."""
+
+    def edit(self, issue_id: model.IssueId, change: Change, author: str) -> None:
+        """Write what ``change`` names into the issue, and nothing else."""
+
+    def comment(self, issue_id: model.IssueId, text: str, author: str) -> Comment:
+        """Add a comment to an issue in any status, held or not; return it as it was kept."""
+
+    def delete(self, issue_id: model.IssueId, author: str) -> None:
+        """Delete the issue for good. Issues that depend on it no longer do."""

@@ -13,7 +13,14 @@ from typing import assert_never
 
 from beads_workers.core.model import FLEETS, IssueId, value
 from beads_workers.core.ready import FINISHED
-from beads_workers.core.source import CLOSED_BY_OTHERS, Action, CrashedRun, Result, Settlement
+from beads_workers.core.source import (
+    CLOSED_BY_OTHERS,
+    Action,
+    CrashedRun,
+    NotDone,
+    Result,
+    Settlement,
+)
 
 OPEN = "open"
 IN_PROGRESS = "in_progress"
@@ -115,9 +122,19 @@ def other_run(assignee: str, actor: str = "") -> str:
     return "/".join(words[:3])
 
 
+def refuse_held(issue_id: IssueId, found: Ownership) -> None:
+    """Raise ``NotDone`` if a run of a fleet works on the issue: nobody ends that behind its
+    back."""
+    if found.status in (OPEN, IN_PROGRESS) and (run := other_run(found.assignee)):
+        raise NotDone(
+            f"{issue_id} is in the hands of a fleet ({run})",
+            f"'beads-workers release {issue_id}' ends its task and opens it; then do this again",
+        )
+
+
 def _confirmed(settlement: Settlement, found: Ownership, actor: str) -> Ruling:
-    # The built-in tracker has no command with which an agent could close its issue, so CONFIRM
-    # takes any close as somebody else's. (``rule`` looks at ``by_agent`` for all other actions.)
+    # In the built-in tracker no agent closes its own issue (``refuse_held``), so CONFIRM takes any
+    # close as somebody else's. (``rule`` looks at ``by_agent`` for all other actions.)
     if found.status in FINISHED:
         return Ruling(Result.NOT_OURS, error=CLOSED_BY_OTHERS)
     shelved = settlement.shelved and found == Ownership(BLOCKED, "")

@@ -59,7 +59,7 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
             text = "no job of that id waits or runs here: it is over, or never came"
             remedy = f"see 'beads-workers logs {issue_id}' and 'beads-workers list --envelopes'"
             return [Reason(Cause.NOT_FOUND, text, remedy)]
-        remedy = "check the id; 'beads-workers list' or 'bd list' shows what there is"
+        remedy = "check the id; 'beads-workers list --all' shows what there is"
         return [Reason(Cause.NOT_FOUND, "the tracker has no issue of that id", remedy)]
     if seen is not None and seen.status in FINISHED:
         return [_closed(seen, picture)]

@@ -29,13 +29,19 @@ def test_a_usage_error_is_one_line_and_a_hint(tmp_path: Path, arguments: list[st
     assert error.startswith("error: ") and hint.startswith("hint: ") and "--help" in hint
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["version"]])
-def test_the_version_is_said_both_ways(tmp_path: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--version"], ["version"], ["-v"], ["-V"]])
+def test_the_version_is_said_however_it_is_asked_for(tmp_path: Path, arguments: list[str]) -> None:
     assert run(tmp_path, *arguments).stdout == __version__ + "\n"
 
 
 def test_the_version_as_json(tmp_path: Path) -> None:
     assert json.loads(run(tmp_path, "version", "--json").stdout) == {"version": __version__}
+
+
+@pytest.mark.parametrize("words", [["list"], [], ["dep", "add"]])
+def test_help_is_a_word_too(tmp_path: Path, words: list[str]) -> None:
+    asked, ended = run(tmp_path, "help", *words), run(tmp_path, *words, "--help")
+    assert (asked.returncode, asked.stdout) == (0, ended.stdout) and "Usage" in asked.stdout
 
 
 @pytest.mark.parametrize("command", ["status", "stop", "wait", "pause", "resume"])
@@ -57,7 +63,8 @@ def test_without_a_tracker_they_say_which_command_helps(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(["add", "x"], "'bd create TITLE'"), (["list"], "error: bd")]
+    ("arguments", "said"),
+    [(["import", "-"], "'bd import'"), (["add", "x"], "error: bd"), (["list"], "error: bd")],
 )
 def test_in_a_project_of_bd_it_is_bd_that_is_named(
     tmp_path: Path, arguments: list[str], said: str

@@ -14,11 +14,12 @@ KNOWN = {name for named in commands().values() for name in named} | {"version"}
 
 MISTAKES = [
     # arguments, words of the error, words of the hint
-    ("help", "No such command 'help'.", "type: beads-workers --help"),
-    ("help start", "No such command 'help'.", "type: beads-workers start --help"),
-    ("-v", "No such option: -v", "type: beads-workers --version"),
-    ("-V", "No such option: -V", "type: beads-workers --version"),
-    ("close bw-1", "No such command 'close'.", "--until-empty ID -- true"),
+    ("man start", "No such command 'man'.", "type: beads-workers start --help"),
+    ("-ver", "No such option: -v", "beads-workers --version"),
+    ("done bw-1", "No such command 'done'.", "type: beads-workers close bw-1"),
+    ("update bw-1 -p 1", "No such command 'update'.", "type: beads-workers edit bw-1 -p 1"),
+    ("label add bw-1 x", "No such command 'label'.", "edit ISSUE --add-label LABEL"),
+    ("dep rm a b", "No such command 'rm'.", "type: beads-workers dep remove a b"),
     ("log W3 -f", "No such command 'log'.", "type: beads-workers logs W3 -f"),
     ("kill W3", "No such command 'kill'.", "type: beads-workers stop --now"),
     ("sttus --json", "No such command 'sttus'.", "type: beads-workers status --json"),

@@ -154,7 +154,7 @@ def _look_for_bd() -> None:
     if tracker_here() is None:
         raise CommandError(
             "jobs are handed in to the built-in tracker, and this project has only bd",
-            "with bd, an issue names its function in a label: bd create TITLE -l call:pkg.mod.fn",
+            "there an issue names its function: beads-workers add TITLE -l call:pkg.mod.fn",
             EXIT_TRACKER,
         )
     warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")

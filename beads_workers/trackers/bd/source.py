@@ -15,6 +15,7 @@ from beads_workers.core.model import FLEETS, Filters, IssueId, Job, ListedIssue,
 from beads_workers.core.ready import HIDDEN_KEYS, HOLDING
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
+from beads_workers.trackers.bd import edits
 from beads_workers.trackers.bd.calls import BdCalls, BdResult
 from beads_workers.trackers.bd.changes import ChangeWatch
 from beads_workers.trackers.bd.settlements import SettlementGroup, rounds, whose
@@ -720,6 +721,28 @@ class BdSource:
     def ready(self) -> frozenset[IssueId]:
         """See ``Source``."""
         return ready(self._tracker)
+
+    # --- for people who change an issue -------------------------------------------------------
+
+    def add(self, change: source.Change, author: str) -> IssueId:
+        """See ``EditableSource``."""
+        self._wrote = True
+        return edits.add(self._tracker, change, author)
+
+    def edit(self, issue_id: IssueId, change: source.Change, author: str) -> None:
+        """See ``EditableSource``."""
+        self._wrote = True
+        edits.edit(self._tracker, issue_id, change, author)
+
+    def comment(self, issue_id: IssueId, text: str, author: str) -> source.Comment:
+        """See ``EditableSource``."""
+        self._wrote = True
+        return edits.comment(self._tracker, issue_id, text, author)
+
+    def delete(self, issue_id: IssueId, author: str) -> None:
+        """See ``EditableSource``."""
+        self._wrote = True
+        edits.delete(self._tracker, issue_id, author)
 
     def close(self) -> None:
         """Requeue what an unanswered claim may have claimed; leave the JSON Lines complete."""

@@ -436,12 +436,12 @@ def ready_arguments(filters: Filters, abilities: BdFeatures, rows_max: int) -> l
     ``parent``: only ``bd`` knows the ancestors of an issue.
     """
     arguments = ["ready", "--json", f"--limit={rows_max}", "--sort=priority"]
-    arguments += [f"--label={_quoted(label)}" for label in filters.labels]
-    arguments += [f"--label-any={_quoted(label)}" for label in filters.labels_any]
+    arguments += [f"--label={quoted(label)}" for label in filters.labels]
+    arguments += [f"--label-any={quoted(label)}" for label in filters.labels_any]
     if abilities.brief:
         arguments.append("--brief")
     if abilities.exclude_label:
-        arguments += [f"--exclude-label={_quoted(label)}" for label in filters.exclude_labels]
+        arguments += [f"--exclude-label={quoted(label)}" for label in filters.exclude_labels]
     if len(filters.types) == 1:
         arguments.append(f"--type={filters.types[0]}")
     elif not filters.types and abilities.exclude_type:
@@ -490,7 +490,7 @@ def _brings(row: BdRow, filters: Filters) -> bool:
     return FUNCTION in filters.bring and bool(path_of(row.original, row.labels))
 
 
-def _quoted(label: str) -> str:
+def quoted(label: str) -> str:
     """Return a label as one field of the comma-separated list that ``bd`` reads from label
     options."""
     if any(c in label for c in ',"\n\r'):

@@ -25,6 +25,7 @@ from beads_workers.core.model import (
 from beads_workers.core.ready import FINISHED, HIDDEN_TYPES, NO_WORK
 from beads_workers.trackers import settlement_rules
 from beads_workers.trackers.issue import TrackerIssue, time_text, to_job, to_seen
+from beads_workers.trackers.sqlite import edits
 from beads_workers.trackers.sqlite.store import (
     SCHEMA_VERSION,
     SqliteStore,
@@ -348,6 +349,26 @@ class SqliteSource:
             )
             return frozenset(IssueId(row[0]) for row in found)
 
+    def add(self, change: source.Change, author: str) -> IssueId:
+        """See ``EditableSource``."""
+        with self._writing() as store:
+            return edits.add(store, change, author, self._now())
+
+    def edit(self, issue_id: IssueId, change: source.Change, author: str) -> None:
+        """See ``EditableSource``; this tracker does not keep who changed an issue."""
+        with self._writing() as store:
+            edits.edit(store, issue_id, change, self._now())
+
+    def comment(self, issue_id: IssueId, text: str, author: str) -> source.Comment:
+        """See ``EditableSource``."""
+        with self._writing() as store:
+            return edits.comment(store, issue_id, text, author, self._now())
+
+    def delete(self, issue_id: IssueId, author: str) -> None:
+        """See ``EditableSource``."""
+        with self._writing() as store:
+            edits.delete(store, issue_id)
+
     def close(self) -> None:
         """Close the file; a later call would open it again."""
         if self._unanswered:
@@ -484,6 +505,11 @@ class SqliteSource:
         }
         store.refresh(store.dependants(moved))
         return answers
+
+    @contextmanager
+    def _writing(self) -> Iterator[SqliteStore]:
+        with self._call() as tracker, transaction(tracker.connection):
+            yield tracker.store
 
     def _now(self) -> str:
         return time_text(self._clock())

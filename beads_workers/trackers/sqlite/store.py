@@ -366,6 +366,13 @@ class SqliteStore:
             ],
         )
 
+    def delete(self, issue_id: str) -> None:
+        """Remove an issue, and every dependency on it."""
+        freed = self.dependants([issue_id])
+        self._connection.execute("DELETE FROM issues WHERE id = ?", (issue_id,))
+        self._connection.execute("DELETE FROM dependencies WHERE depends_on_id = ?", (issue_id,))
+        self.refresh(freed)
+
     def dependants(self, ids: Iterable[str]) -> set[str]:
         """Return the issues that one of ``ids`` may block or unblock: issues that wait for it or
         for its parent's children, its own children, and ``ids`` themselves, whose status counts."""
