@@ -87,6 +87,15 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.retry": {
         "retry": "Try issues again that were quarantined or on hold.",
     },
+    "cli.answer": {
+        "answer": "Answer questions of agents; without an issue, list them.",
+    },
+    "cli.review": {
+        "diff": "Show what an agent changed for an issue, as its branch has it.",
+        "approve": "Let finished branches land, as you have seen them.",
+        "reject": "Send a finished branch back to its agent, with what is wrong.",
+        "session": "Print the command that opens an agent's session in its worktree.",
+    },
     "cli.why": {
         "why": "Say why an issue does not run; without one, why nothing happens.",
     },

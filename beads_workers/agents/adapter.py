@@ -129,7 +129,8 @@ class Adapter(ABC):
     stdin. ``usage_grows``: its ``usage_files`` get a line for each answer, and are no documents.
     ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
     published types, never run by us. ``has_hook``: a hook can tell it in time why a guard refuses.
-    ``commits``: its sandbox lets it commit in its folder.
+    ``commits``: its sandbox lets it commit in its folder. ``by_hand``: the call with which a person
+    opens a session, whose id follows; empty: none is known.
     """
 
     name: ClassVar[str]
@@ -147,6 +148,7 @@ class Adapter(ABC):
     untried: ClassVar[bool] = False
     has_hook: ClassVar[bool] = False
     commits: ClassVar[bool] = True
+    by_hand: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def arguments(self, request: AgentRequest) -> Invocation:

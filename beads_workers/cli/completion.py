@@ -115,6 +115,18 @@ def _quarantined(ctx: typer.Context) -> Iterator[str]:
     return (issue_id for issue_id, entry in remembered.items() if entry.quarantined)
 
 
+def _asked(ctx: typer.Context) -> Iterator[str]:
+    from beads_workers.cli.waiting import waiting
+
+    return (row["issue_id"] for row in waiting(_directory(ctx).root).questions)
+
+
+def _to_approve(ctx: typer.Context) -> Iterator[str]:
+    from beads_workers.cli.waiting import waiting
+
+    return (row["issue_id"] for row in waiting(_directory(ctx).root).approvals)
+
+
 def _under_way(ctx: typer.Context) -> Iterator[str]:
     status = _status(_directory(ctx).root)
     return (row["issue_id"] for row in (status or {"workers": []})["workers"] if row["issue_id"])
@@ -209,6 +221,8 @@ def _agent_names() -> Iterator[str]:
 issues = _completer(_issues)
 closed_issues = _completer(_closed_issues)
 quarantined = _completer(_quarantined)
+asked = _completer(_asked)
+to_approve = _completer(_to_approve)
 under_way = _completer(_under_way)
 with_branches = _completer(_with_branches)
 runs = _completer(_runs)

@@ -438,12 +438,16 @@ def _settle(
 
 
 def _refused(directory: Path) -> dict[str, str]:
-    """Return why branches did not land whose issues have been quarantined since."""
+    """Return why branches are left out: quarantined since, or not approved yet."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     _, last = RunDirectory(directory).left_over()
     entries = last.retry_entries.items()
-    return {str(key): each.error for key, each in entries if each.quarantined and each.landing}
+    return {
+        str(key): each.error if each.quarantined else "it awaits your approval"
+        for key, each in entries
+        if each.landing and (each.quarantined or each.landing.awaits)
+    }
 
 
 def _without(quarantined: Mapping[str, str], found: Iterable[Any]) -> Iterator[Any]:

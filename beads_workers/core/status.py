@@ -75,7 +75,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
             {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
             for issue_id, (attempts, error) in islice(quarantined.items(), QUARANTINED_MAX)
         ],
-        "questions": [_question(issue) for issue in board.questions[:QUARANTINED_MAX]],
+        "questions": [question_row(issue) for issue in board.questions[:QUARANTINED_MAX]],
         "discovered": list(board.listed.discovered),
         "held_elsewhere": [
             {"issue_id": issue_id, "actor": actor}
@@ -125,7 +125,8 @@ def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> d
     }
 
 
-def _question(issue: Issue) -> dict[str, Any]:
+def question_row(issue: Issue) -> dict[str, Any]:
+    """Return the row of an issue that waits for an answer."""
     past = issue.retry_entry
     return {
         "issue_id": issue.issue_id,
@@ -147,13 +148,14 @@ def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
             {"issue_id": i.issue_id, "title": i.title[:TITLE_CHARS_MAX]}
             for i in waiting[:QUARANTINED_MAX]
         ],
-        "awaiting_approval": [_awaiting(issue) for issue in board.awaiting[:QUARANTINED_MAX]],
+        "awaiting_approval": [approval_row(issue) for issue in board.awaiting[:QUARANTINED_MAX]],
         "refused": [_refused(issue) for issue in islice(board.refused, REFUSED_MAX)],
         **board.landings.shown(elapsed),
     }
 
 
-def _awaiting(issue: Issue) -> dict[str, Any]:
+def approval_row(issue: Issue) -> dict[str, Any]:
+    """Return the row of a finished branch that awaits approval."""
     add, past = issue.landing, issue.retry_entry
     receipt = past.receipt if past else None
     return {

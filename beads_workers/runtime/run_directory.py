@@ -98,7 +98,7 @@ class RunDirectory:
         self.runs.mkdir(mode=0o700, exist_ok=True)
         ignore = self.root / ".gitignore"
         if not ignore.exists():
-            _write_private(ignore, "*\n")
+            write_private(ignore, "*\n")
 
     def lock(self) -> int:
         """Take the lock for the life of this process; raises ``AlreadyRunning``."""
@@ -127,13 +127,13 @@ class RunDirectory:
     def write_info(self, info: RunInfo) -> None:
         """Replace run.json in one step."""
         fresh = self.root / "run.json.new"
-        _write_private(fresh, json.dumps(to_plain(info)) + "\n")
+        write_private(fresh, json.dumps(to_plain(info)) + "\n")
         fresh.replace(self.root / "run.json")
 
     def write_settings(self, run_id: str, settings: FleetSettings) -> None:
         """Keep the settings of a run, except those that may hold a secret (``source_private``)."""
         fields = to_plain(replace(settings, source_private={}))
-        _write_private(self.run(run_id) / SETTINGS_FILE, json.dumps(fields) + "\n")
+        write_private(self.run(run_id) / SETTINGS_FILE, json.dumps(fields) + "\n")
 
     def read_settings(self, run_id: str) -> FleetSettings | None:
         """Return the settings of a run; None if it kept none, or none that can be read."""
@@ -198,7 +198,7 @@ class RunDirectory:
         fast."""
         fresh = self.run(run_id) / "ended.json.new"
         try:
-            _write_private(fresh, json.dumps(words) + "\n")
+            write_private(fresh, json.dumps(words) + "\n")
             fresh.replace(self.run(run_id) / "ended.json")
         except OSError:
             pass  # The disk is full or the folder is gone: the journal, if any, says the same.
@@ -312,7 +312,7 @@ def host_name() -> str:
     return name.replace("/", "-")
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a file that this user alone can read, whatever the umask; raises ``OSError`` on a
     symbolic link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW

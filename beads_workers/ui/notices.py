@@ -95,6 +95,17 @@ def _asked(issue_id: str, finished: rec.Finished, entry: Entry, board: Board) ->
     )
 
 
+def _awaits(issue_id: str, finished: rec.Finished, entry: Entry, board: Board) -> Notice:
+    name, todo = printable(issue_id), f"beads-workers diff {printable(issue_id)}"
+    stat = finished.receipt.diffstat if finished.receipt else ""
+    text = f"{name} awaits approval ({printable(stat, ERROR_WIDTH)}) -- {todo}"
+    title = printable(board.title(issue_id), TITLE_WIDTH)
+    ids = (issue_id,)
+    return _notice(
+        "approval", text, entry.at, board, count=1, issue_ids=ids, issue_title=title, todo=todo
+    )
+
+
 @value
 class _Quarantined:
     issue_id: str
@@ -123,6 +134,8 @@ class Notices:
                 return self._quarantined(issue_id, after, finished.error, entry, board)
             case rec.Finished(issue_id=issue_id, verdict="asked") as finished:
                 return [_asked(issue_id, finished, entry, board)]
+            case rec.Finished(issue_id=issue_id, verdict="land", awaits=True) as finished:
+                return [_awaits(issue_id, finished, entry, board)]
             case rec.LandingEnded(issue_id, "quarantined", why, text, files, _, against):
                 error = refusal_text(why, files, against, text)
                 return self._quarantined(issue_id, "with its branch", error, entry, board)

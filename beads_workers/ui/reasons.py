@@ -35,6 +35,7 @@ class Cause(Enum):
     ON_HOLD = "on_hold"
     QUARANTINED = "quarantined"
     ASKED = "asked"
+    AWAITS_APPROVAL = "awaits_approval"
     IN_PROGRESS = "in_progress"
     ASSIGNED = "assigned"
     CYCLE = "cycle"
@@ -123,6 +124,10 @@ _TO_LAND = ("landing", "shelving", "shelved")
 
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     """Return what this run does with the issue now, or has done."""
+    if facts.standing == "awaits_approval":
+        text = "done, and its branch awaits approval"
+        remedy = f"'beads-workers diff {facts.issue_id}' shows it, 'approve' lets it land"
+        return [Reason(Cause.AWAITS_APPROVAL, text, remedy)]
     if facts.in_flight in _TO_LAND:
         return [_waiting_to_land(facts, picture)]
     if facts.in_flight in ("closing",) or facts.standing == "unclosed":

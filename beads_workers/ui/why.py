@@ -340,6 +340,7 @@ GROUPS = {
     Cause.ON_HOLD: "released by a person",
     Cause.QUARANTINED: "quarantined",
     Cause.ASKED: "waiting for an answer",
+    Cause.AWAITS_APPROVAL: "done, and awaiting approval",
     Cause.IN_PROGRESS: "in progress by others",
     Cause.ASSIGNED: "assigned to somebody",
     Cause.CYCLE: "waiting for each other",

@@ -281,6 +281,7 @@ class Claude(adapter.Adapter):
         login_status=("auth", "status"),
         login_status_since="2.1.197",
     )
+    by_hand = ("claude", "--resume")
     measured = ("2.1.197", "2.1.328", "2.1.332")
     has_hook = True
     command = "claude"

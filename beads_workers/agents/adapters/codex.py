@@ -140,6 +140,7 @@ class Codex(adapter.Adapter):
     )
     usage_grows = True
     commits = False
+    by_hand = ("codex", "resume")
     measured = ("0.169.0", "0.171.0")
     command = "codex"
 

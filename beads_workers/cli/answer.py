@@ -1,0 +1,143 @@
+"""``answer``: open questions of agents, and a person's answers, as comments in the tracker."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from math import floor
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from beads_workers.cli.arguments import Json, StateDir
+from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.completion import asked
+from beads_workers.cli.errors import CommandError
+from beads_workers.cli.fleet import report
+from beads_workers.cli.person import text_given, valid
+from beads_workers.cli.waiting import Waiting, waiting
+from beads_workers.core.text import json_line, printable
+from beads_workers.exits import EXIT_UNKNOWN
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command("answer", epilog="Example: beads-workers answer proj-a1b 'call it FOO'")(answer)
+
+
+def answer(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ISSUE...] [TEXT]",
+            help="Without TEXT: from stdin, or $EDITOR.",
+            show_default=False,
+            autocompletion=asked,
+        ),
+    ] = None,
+    same: Annotated[
+        bool, typer.Option("--same", help="Also all issues that ask the very same.")
+    ] = False,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Answer questions of agents; without an issue, list them.
+
+    On a terminal it asks you one after the other. The answer becomes a comment in your name, and
+    the agent goes on where it asked.
+    """
+    directory = find_state_directory(state_dir)
+    found = waiting(directory)
+    if words:
+        _answer(found, directory, words, same=same, as_json=as_json)
+    elif as_json:
+        print(json_line({"questions": found.questions}))
+    elif not found.questions:
+        print("no question is open")
+    else:
+        _ask_each(found, directory)
+
+
+def _answer(
+    found: Waiting, directory: Path, words: Sequence[str], *, same: bool, as_json: bool
+) -> None:
+    rows = {row["issue_id"]: row for row in found.questions}
+    named = [
+        word for number, word in enumerate(words) if all(w in rows for w in words[: number + 1])
+    ]
+    if not named:
+        open_ = ", ".join(rows) or "no question is open"
+        why = f"{printable(words[0], 60)} asks nothing"
+        raise CommandError(why, f"open questions: {open_}" if rows else open_, EXIT_UNKNOWN)
+    if same:
+        texts = {rows[each]["question"] for each in named}
+        named += [key for key, row in rows.items() if row["question"] in texts and key not in named]
+    typed = " ".join(words[len([w for w in words if w in named]) :]) or None
+    if typed is None and sys.stdin.isatty():
+        for each in named:
+            print(_shown(rows[each]))
+    text = text_given(typed, f"beads-workers answer {' '.join(named)}")
+    answers = _write(found, directory, [rows[each] for each in named], text)
+    if as_json:
+        print(json_line({"answered": named}))
+    else:
+        report(answers, as_json=False)
+
+
+def _ask_each(found: Waiting, directory: Path) -> None:
+    if not sys.stdin.isatty():
+        for row in found.questions:
+            print(f"{_shown(row)}\n  beads-workers answer {row['issue_id']} TEXT\n")
+        return
+    print("An empty line leaves a question open; Ctrl-C ends.\n")
+    for row in found.questions:
+        print(_shown(row))
+        try:
+            text = input("> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return
+        if text:
+            report(_write(found, directory, [row], valid(text)), as_json=False)
+        print()
+
+
+def _shown(row: dict[str, Any]) -> str:
+    title = f"{printable(row['issue_id'])}  {printable(row['title'], 100)}"
+    by = f" ({printable(row['agent'])})" if row["agent"] else ""
+    lines = [printable(line, 400) for line in row["question"].splitlines() if line.strip()]
+    return "\n".join([f"{title}{by} asks:", *(f"  {line}" for line in lines)])
+
+
+def _write(
+    found: Waiting, directory: Path, rows: Sequence[dict[str, Any]], text: str
+) -> dict[str, Any]:
+    """Write the answer into the tracker, and only then have the issues go on."""
+    from beads_workers.cli.source_listing import editable
+    from beads_workers.core.model import IssueId
+    from beads_workers.core.source import Action, Result, Settlement
+
+    ids = [IssueId(row["issue_id"]) for row in rows]
+    _wait_out_the_second(rows)
+    with editable() as tracker:
+        for issue_id in ids:
+            tracker.comment(issue_id, text, tracker.actor)
+        if found.client is None:
+            settled = tracker.settle([Settlement(Action.REOPEN, i, read_first=True) for i in ids])
+            wrong = [s for s in settled if s.result is not Result.APPLIED]
+            if wrong:
+                what = "; ".join(f"{s.settlement.issue_id}: {s.error}" for s in wrong)
+                hint = "the comment is there: the next start finds it"
+                raise CommandError(f"answered, and not opened: {printable(what)}", hint)
+            return {"text": f"answered: {' '.join(ids)}; the next start goes on with it"}
+    return found.client.ask("bw.answer", {"issue_ids": ids})
+
+
+def _wait_out_the_second(rows: Sequence[dict[str, Any]]) -> None:
+    """Wait until an answer is newer than its question: trackers cut times to seconds."""
+    last = max((row["asked_at"] or 0.0 for row in rows), default=0.0)
+    left = floor(last) + 1.0 - time.time()
+    if 0 < left <= 1.0:
+        time.sleep(left)

@@ -1,0 +1,246 @@
+"""``diff``, ``approve``, ``reject``, ``session``: finished branches before they land."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from beads_workers.cli.arguments import Json, StateDir
+from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.completion import to_approve, with_branches
+from beads_workers.cli.errors import CommandError
+from beads_workers.cli.fleet import report
+from beads_workers.cli.person import text_given
+from beads_workers.cli.waiting import Waiting, waiting
+from beads_workers.core.text import json_line, printable
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from beads_workers.worktrees.records import WorktreeRecord
+
+SHOWN = "shown.json"
+"""File of the state directory: the commit of each issue that ``diff`` showed last."""
+SHA_CHARS = 12
+LINE_WIDTH = 2000
+
+Issue = Annotated[
+    str,
+    typer.Argument(metavar="ISSUE", help="Which.", show_default=False, autocompletion=to_approve),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command("diff", epilog="Example: beads-workers diff proj-a1b")(diff)
+    app.command("approve", epilog="Example: beads-workers approve proj-a1b")(approve)
+    app.command("reject", epilog="Example: beads-workers reject proj-a1b 'use euros'")(reject)
+    app.command("session", epilog="Example: beads-workers session proj-a1b --open")(session)
+
+
+# --- diff ----------------------------------------------------------------------------------------
+
+
+def diff(
+    issue: Annotated[
+        str,
+        typer.Argument(
+            metavar="ISSUE", help="Which.", show_default=False, autocompletion=with_branches
+        ),
+    ],
+    stat: Annotated[bool, typer.Option("--stat", help="Only the files and their sizes.")] = False,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Show what an agent changed for an issue, as its branch has it.
+
+    What is shown can be approved: 'approve' means the commit that was shown last.
+    """
+    directory = find_state_directory(state_dir)
+    record = _record(directory, issue)
+    commit, text = _changes(record, stat=stat)
+    _remember(directory, issue, commit)
+    if as_json:
+        fields = {"issue_id": issue, "commit": commit, "base": record.base, "branch": record.branch}
+        print(json_line(fields | {"diff": text}))
+        return
+    head = f"{printable(issue)}: {printable(record.branch)} at {commit[:SHA_CHARS]}"
+    _page("\n".join([head, "", *(_line(each) for each in text.split("\n"))]))
+
+
+def _record(directory: Path, issue: str) -> WorktreeRecord:
+    """Return the record of the issue's newest worktree; raise ``CommandError`` without one."""
+    from beads_workers.worktrees.records import Records
+
+    records = Records(directory)
+    found = [each for each in records.all() if each.issue_id == issue]
+    if not found:
+        hint = "'beads-workers branches' lists what earlier attempts left"
+        raise CommandError(f"no branch of {printable(issue, 60)} is here", hint, EXIT_UNKNOWN)
+    return max(found, key=records.written_at)
+
+
+def _changes(record: WorktreeRecord, *, stat: bool) -> tuple[str, str]:
+    """Return the newest commit of the branch, and its diff to the commit that it began with."""
+    from beads_workers.worktrees.git import GitError, git
+
+    how = ["--stat"] if stat else ["--stat", "--patch"]
+    try:
+        commit = git(record.common, "rev-parse", "--verify", f"refs/heads/{record.branch}").strip()
+        base = git(record.common, "merge-base", record.base, commit).strip()
+        text = git(record.common, "diff", *SAFE, *how, base, commit)
+    except GitError as error:
+        raise CommandError(f"git cannot show {printable(record.branch)}: {error}") from None
+    return commit, text
+
+
+SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short")
+"""Options of ``git diff`` with which no program that the branch names is run."""
+
+
+def _line(text: str) -> str:
+    return printable(text.replace("\t", "        "), LINE_WIDTH)
+
+
+def _page(text: str) -> None:
+    """Print a text, through the person's pager if it goes to a terminal."""
+    if sys.stdout.isatty():
+        from pydoc import pager
+
+        pager(text + "\n")
+    else:
+        print(text)
+
+
+def _remember(directory: Path, issue: str, commit: str) -> None:
+    from beads_workers.runtime.run_directory import write_private
+
+    write_private(directory / SHOWN, json.dumps(_shown(directory) | {issue: commit}))
+
+
+def _shown(directory: Path) -> dict[str, str]:
+    """Return the commit that was shown last of each issue."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with open(os.open(directory / SHOWN, flags), "rb") as file:
+            found = json.loads(file.read())
+    except (OSError, ValueError):
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {key: each for key, each in pairs if isinstance(each, str)}
+
+
+# --- approve and reject --------------------------------------------------------------------------
+
+
+def approve(
+    issues: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ISSUE[@COMMIT]...]",
+            help="As 'diff' showed it, or at this commit.",
+            show_default=False,
+            autocompletion=to_approve,
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All whose diff you have looked at.")
+    ] = False,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Let finished branches land, as you have seen them.
+
+    What has changed since 'diff' showed it is not approved: look again.
+    """
+    if bool(issues) == everything:
+        raise CommandError("which issues?", "'approve ISSUE', or 'approve --all'", EXIT_USAGE)
+    directory = find_state_directory(state_dir)
+    found, shown = waiting(directory), _shown(directory)
+    _needs_fleet(found, [each.partition("@")[0] for each in issues or ["ISSUE"]])
+    if everything:
+        commits = {
+            row["issue_id"]: row["commit"]
+            for row in found.approvals
+            if shown.get(row["issue_id"]) == row["commit"]
+        }
+        if not commits:
+            hint = "look at each first: 'beads-workers diff ISSUE'"
+            raise CommandError("nothing that you have looked at awaits approval", hint)
+    else:
+        named = (each.partition("@") for each in issues or ())
+        commits = {key: said or shown.get(key, "") for key, _, said in named}
+        if unseen := [key for key, commit in commits.items() if not commit]:
+            hint = f"look at it first: beads-workers diff {unseen[0]}"
+            raise CommandError(f"{', '.join(map(printable, unseen))}: not looked at", hint)
+    assert found.client is not None, "asked for above"
+    report(found.client.ask("bw.approve", {"commits": commits}), as_json=as_json)
+
+
+def reject(
+    issue: Issue,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]", help="Otherwise from stdin, or $EDITOR."),
+    ] = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Send a finished branch back to its agent, with what is wrong."""
+    directory = find_state_directory(state_dir)
+    found = waiting(directory)
+    _needs_fleet(found, [issue])
+    typed = " ".join(text) if text else None
+    remarks = text_given(typed, f"beads-workers reject {issue}")
+    assert found.client is not None, "asked for above"
+    answer = found.client.ask("bw.reject", {"issue_ids": [issue], "text": remarks})
+    report(answer, as_json=as_json)
+
+
+def _needs_fleet(found: Waiting, issues: list[str]) -> None:
+    if found.client is None:
+        hint = f"'beads-workers land {issues[0]}' lands it now; or start the fleet again"
+        raise CommandError("no fleet is running here", hint, EXIT_NOT_RUNNING)
+
+
+# --- session -------------------------------------------------------------------------------------
+
+
+def session(
+    issue: Issue,
+    open_: Annotated[bool, typer.Option("--open", help="Run it here.")] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Print the command that opens an agent's session in its worktree."""
+    directory = find_state_directory(state_dir)
+    record = _record(directory, issue)
+    argv = list(_resume(directory, issue))
+    if not Path(record.path).is_dir():
+        raise CommandError(f"its worktree is gone: {printable(record.path)}", "", EXIT_UNKNOWN)
+    if not open_:
+        print(f"cd {shlex.quote(record.path)} && {shlex.join(argv)}")
+        return
+    os.chdir(record.path)
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        raise CommandError(f"{printable(argv[0])}: {error.strerror}") from None
+
+
+def _resume(directory: Path, issue: str) -> Iterator[str]:
+    from beads_workers.agents.adapter import load
+    from beads_workers.cli.receipts import find_receipts
+
+    kept = [each for each in find_receipts(directory, issue) if each.receipt.session]
+    receipt = kept[-1].receipt if kept else None
+    adapter = load(receipt.agent) if receipt else None
+    if receipt is None or adapter is None or not adapter.by_hand:
+        hint = f"'beads-workers logs {issue}' shows what it did"
+        raise CommandError(f"{printable(issue)} has no session that can be opened", hint)
+    yield from (*adapter.by_hand, receipt.session)

@@ -1,0 +1,131 @@
+"""Branches of the real claude on the stub that land once a person has looked at them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.agent_projects import AgentProject
+from tests.support.fleet import Fleet, until
+from tests.support.real_agents import AgentHome, git
+
+pytestmark = pytest.mark.daily(2)
+
+WORK = '[[stub: write a.py "pounds"]] [[stub when "use euros": write a.py "euros"]]'
+OPTIONS = ("-n", "1", "--agent", "claude", "--approve", "--retry-delay", "0", "--poll", "0.3s")
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: AgentHome) -> AgentProject:
+    found = AgentProject(tmp_path, home)
+    found.create_many([{"description": WORK}])
+    return found
+
+
+def awaiting(fleet: Fleet) -> dict[str, Any]:
+    """The one branch that awaits approval, once there is one."""
+    fleet.started()
+
+    def row() -> Any:
+        landing = fleet.status()["landing"]
+        return landing and landing["awaiting_approval"] and landing["awaiting_approval"][0]
+
+    found: dict[str, Any] = until(row)
+    return found
+
+
+def landed(project: AgentProject) -> str:
+    return git(project.folder, "show", "bw-landing/main:a.py").strip()
+
+
+def test_a_branch_lands_once_it_was_looked_at_and_approved(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS)
+    issue_id = awaiting(fleet)["issue_id"]
+    blind = fleet.call("approve", issue_id)
+    assert blind.returncode != 0 and "not looked at" in blind.stderr
+    assert "a.py" not in git(project.folder, "ls-tree", "--name-only", "bw-landing/main")
+    shown = fleet.call("diff", issue_id).stdout
+    assert "+pounds" in shown and "a.py | 1 +" in shown
+    assert fleet.call("approve", issue_id).returncode == 0
+    until(lambda: project.statuses() == ["closed"])
+    assert landed(project) == "pounds"
+
+
+def test_a_rejected_branch_comes_back_from_the_same_session(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS)
+    first = awaiting(fleet)
+    assert fleet.call("diff", first["issue_id"], "--stat").returncode == 0
+    assert fleet.call("reject", first["issue_id"], "use euros").returncode == 0
+    second = until(lambda: (row := awaiting(fleet))["commit"] != first["commit"] and row)
+    stale = fleet.call("approve", first["issue_id"])
+    assert stale.returncode != 0, "another commit than the one that was looked at"
+    assert "+euros" in fleet.call("diff", second["issue_id"]).stdout
+    assert fleet.call("approve", "--all").returncode == 0
+    until(lambda: project.statuses() == ["closed"])
+    assert landed(project) == "euros"
+    sessions = {row["receipt"]["session"] for row in fleet.journal("finished")}
+    assert len(sessions) == 1
+
+
+@pytest.mark.parametrize("at", ["awaiting", "approved"])
+def test_a_kill_lands_nothing_unapproved_and_loses_no_approval(
+    start: Any, project: AgentProject, at: str
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS)
+    issue_id = awaiting(fleet)["issue_id"]
+    fleet.call("diff", issue_id)
+    if at == "approved":
+        assert fleet.call("approve", issue_id).returncode == 0
+    os.kill(fleet.pid, signal.SIGKILL)
+    later: Fleet = start(project, *OPTIONS)
+    if at == "awaiting":
+        assert awaiting(later)["issue_id"] == issue_id
+        assert later.call("approve", issue_id).returncode == 0
+    until(lambda: project.statuses() == ["closed"], 90)
+    assert landed(project) == "pounds"
+
+
+def test_a_run_until_empty_ends_with_7_and_land_lands_what_is_named(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS, "--until-empty")
+    assert fleet.wait(90) == 7, fleet.said()
+    without = fleet.call("land")
+    assert project.statuses() == ["blocked"], without
+    (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
+    assert "awaits approval" in issue["notes"]
+    assert fleet.call("land", issue["id"]).returncode == 0
+    assert (project.statuses(), landed(project)) == (["closed"], "pounds")
+
+
+def test_a_diff_shows_no_control_character_and_runs_no_program_of_the_branch(
+    start: Any, project: AgentProject, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    git(project.folder, "config", "diff.evil.command", f"touch {ran}; true")
+    git(project.folder, "config", "diff.evil.textconv", f"touch {ran}; cat")
+    (project.folder / ".gitattributes").write_text("*.py diff=evil\n")
+    git(project.folder, "add", ".gitattributes")
+    git(project.folder, "-c", "user.name=t", "-c", "user.email=t@e.invalid", "commit", "-qm", "a")
+    fleet: Fleet = start(project, *OPTIONS)
+    shown = fleet.call("diff", awaiting(fleet)["issue_id"]).stdout
+    assert "+pounds" in shown and not ran.exists()
+    assert not any(ord(c) < 32 and c != "\n" for c in shown)
+
+
+def test_the_command_that_opens_the_session_is_printed(start: Any, project: AgentProject) -> None:
+    fleet: Fleet = start(project, *OPTIONS)
+    issue_id = awaiting(fleet)["issue_id"]
+    printed = fleet.call("session", issue_id).stdout
+    (end,) = fleet.journal("finished")
+    assert printed.strip().endswith(f"&& claude --resume {end['receipt']['session']}")
+    assert Path(printed.split()[1]).is_dir()

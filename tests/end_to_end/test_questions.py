@@ -1,0 +1,157 @@
+"""Questions of the real claude and codex on the stub, and what a person does about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents_api import ModelApi
+from tests.support.agent_projects import AgentBdProject, AgentProject
+from tests.support.bd import NEW, OLD
+from tests.support.fleet import Fleet, until
+from tests.support.real_agents import AgentHome, git
+
+pytestmark = pytest.mark.daily(2)
+
+ASKS = (
+    '[[stub: say "Outcome: question: FOO or BAR?"]]'
+    ' [[stub when "call it FOO": write a.py "FOO"]]'
+    ' [[stub when "Nobody answered": write a.py "none"]]'
+)
+OPTIONS = ("-n", "1", "--retry-delay", "0", "--poll", "0.3s")
+
+
+@pytest.fixture
+def project(tmp_path: Path, home: AgentHome) -> AgentProject:
+    found = AgentProject(tmp_path, home)
+    found.create_many([{"description": ASKS}])
+    return found
+
+
+def asked(fleet: Fleet) -> dict[str, Any]:
+    """The one open question, once there is one."""
+
+    def question() -> Any:
+        told = fleet.call("answer", "--json")
+        assert told.returncode == 0, told
+        rows = json.loads(told.stdout)["questions"]
+        return rows[0] if rows else None
+
+    found: dict[str, Any] = until(question)
+    return found
+
+
+def ends(fleet: Fleet) -> list[tuple[str, int]]:
+    """Outcome and charge of each attempt."""
+    return [(row["outcome"], row.get("charged", 0)) for row in fleet.journal("finished")]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_question_waits_uncharged_and_its_session_goes_on_with_the_answer(
+    start: Any, project: AgentProject, agent: str
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS, "--agent", agent)
+    row = asked(fleet)
+    assert (row["question"], row["agent"]) == ("FOO or BAR?", agent)
+    (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
+    assert (issue["status"], issue["labels"]) == ("blocked", ["needs-answer"])
+    assert "FOO or BAR?" in issue["notes"]
+    assert "asks a person" in fleet.call("why", row["issue_id"]).stdout
+
+    said = fleet.call("answer", row["issue_id"], "call it FOO")
+    assert said.returncode == 0, said.stderr
+    until(lambda: project.statuses() == ["closed"])
+    assert git(project.folder, "show", "bw-landing/main:a.py").strip() == "FOO"
+    first, second = fleet.journal("finished")
+    assert ends(fleet) == [("question", 0), ("success", 0)]
+    assert first["receipt"]["session"] == second["receipt"]["session"]
+    assert fleet.call("answer").stdout.strip() == "no question is open"
+    (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
+    assert not issue.get("labels")
+
+
+def test_an_answer_without_a_fleet_is_read_by_the_next_one(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS, "--agent", "claude", "--until-empty")
+    assert fleet.wait(90) == 7, fleet.said()
+    row = asked(fleet)
+    assert "waits for an answer" in fleet.output
+    said = fleet.call("answer", row["issue_id"], "call it FOO")
+    assert said.returncode == 0 and "the next start goes on" in said.stdout, said
+    later: Fleet = start(project, *OPTIONS, "--agent", "claude", "--until-empty")
+    assert later.wait(90) == 0, later.said()
+    assert git(project.folder, "show", "bw-landing/main:a.py").strip() == "FOO"
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_a_comment_by_bd_answers_as_well(
+    start: Any, tmp_path: Path, home: AgentHome, version: str
+) -> None:
+    project = AgentBdProject(tmp_path, home, version)
+    (issue_id,) = project.create_many([{"description": ASKS}])
+    fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
+    asked(fleet)
+    until(lambda: project.read_all()[issue_id][0] == "blocked")
+    project.bd("comments", "add", issue_id, "call it FOO")
+    until(lambda: project.read_all()[issue_id][0] == "closed", 90)
+    assert [outcome for outcome, _ in ends(fleet)] == ["question", "success"]
+
+
+@pytest.mark.parametrize("at", ["asked", "answered"])
+def test_a_killed_fleet_loses_neither_question_nor_answer(
+    start: Any, project: AgentProject, at: str
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
+    row = asked(fleet)
+    if at == "answered":
+        assert fleet.call("comment", row["issue_id"], "call it FOO").returncode == 0
+    os.kill(fleet.pid, signal.SIGKILL)
+    later: Fleet = start(project, *OPTIONS, "--agent", "claude")
+    if at == "asked":
+        assert asked(later)["question"] == "FOO or BAR?"
+        assert later.call("answer", row["issue_id"], "call it FOO").returncode == 0
+    until(lambda: project.statuses() == ["closed"], 90)
+    assert git(project.folder, "show", "bw-landing/main:a.py").strip() == "FOO"
+
+
+def test_an_issue_opened_by_hand_is_told_that_nobody_answered(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
+    row = asked(fleet)
+    assert fleet.call("edit", row["issue_id"], "--status", "open").returncode == 0
+    until(lambda: project.statuses() == ["closed"], 90)
+    assert git(project.folder, "show", "bw-landing/main:a.py").strip() == "none"
+
+
+def test_where_nobody_answers_the_agent_is_told_so(
+    start: Any, project: AgentProject, api: ModelApi
+) -> None:
+    options = (*OPTIONS, "--agent", "claude", "--questions", "0", "--until-empty")
+    fleet: Fleet = start(project, *options)
+    assert fleet.wait(120) == 7, fleet.said()
+    assert [outcome for outcome, _ in ends(fleet)] == ["error"] * 3
+
+
+def test_the_notification_has_the_whole_question_and_what_answers_it(
+    start: Any, project: AgentProject, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    notify = f'[ "$BW_EVENT" != question ] || echo "$BW_TEXT" >> {told}'
+    fleet: Fleet = start(project, *OPTIONS, "--agent", "claude", "--notify", notify)
+    row = asked(fleet)
+    until(told.exists)
+    text = until(lambda: told.read_text())
+    assert f"{row['issue_id']} asks: FOO or BAR?" in text
+    command = text.partition(" -- ")[2].split()
+    assert command[:2] == ["beads-workers", "answer"]
+    done = fleet.call(*command[1:], "call it FOO")
+    assert done.returncode == 0, done
+    until(lambda: project.statuses() == ["closed"], 90)
