@@ -92,7 +92,7 @@ def edit(
         str | None, typer.Option("-s", "--status", help="open, blocked, deferred, closed, ...")
     ] = None,
     assignee: Annotated[
-        str | None, typer.Option("-a", "--assignee", help="Who has it; '' for nobody.")
+        str | None, typer.Option("-a", "--assignee", help="The one who has it; '' for nobody.")
     ] = None,
     add_label: Annotated[
         list[str] | None, typer.Option("--add-label", help="May be given several times.")
@@ -169,7 +169,7 @@ def comment(
 def close(issues: Issues, reason: Reason = "", json: Json = False) -> None:
     """Close issues: they are done, or not needed.
 
-    A fleet closes what it has done by itself. What it holds is released first.
+    A fleet closes what it has done by itself. An issue that it holds must be released first.
     """
     with editable() as tracker:
         seen = _free(_seen(tracker, issues))
@@ -186,7 +186,7 @@ def close(issues: Issues, reason: Reason = "", json: Json = False) -> None:
 def reopen(issues: ClosedIssues, reason: Reason = "", json: Json = False) -> None:
     """Open closed issues again.
 
-    The reason becomes a comment. What was quarantined is opened by 'retry'.
+    The reason becomes a comment. 'retry' opens issues that were quarantined.
     """
     with editable() as tracker:
         seen = _seen(tracker, issues)

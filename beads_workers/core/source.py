@@ -42,6 +42,19 @@ class NoSuchIssue(NotDone):
         self.issue_id = issue_id
 
 
+class HeldByRun(NotDone):
+    """A run of a fleet holds the issue (``run``: ``beads-workers/HOST/RUN``): nobody ends that
+    behind its back."""
+
+    def __init__(self, issue_id: model.IssueId, run: str) -> None:
+        remedy = f"'beads-workers release {issue_id}' ends its task and opens it"
+        super().__init__(
+            f"{issue_id} is in the hands of a fleet ({run})", f"{remedy}; then do this again"
+        )
+        self.issue_id = issue_id
+        self.run = run
+
+
 class Action(Enum):
     """Requests to the tracker about a claimed issue."""
 
