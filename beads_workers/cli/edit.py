@@ -29,16 +29,18 @@ if TYPE_CHECKING:
 
 Issue = Annotated[
     str,
-    typer.Argument(metavar="ISSUE", help="Which.", show_default=False, autocompletion=issues),
+    typer.Argument(metavar="ISSUE", help="Which issue.", show_default=False, autocompletion=issues),
 ]
 Issues = Annotated[
     list[str],
-    typer.Argument(metavar="ISSUE...", help="Which.", show_default=False, autocompletion=issues),
+    typer.Argument(
+        metavar="ISSUE...", help="Which issues.", show_default=False, autocompletion=issues
+    ),
 ]
 ClosedIssues = Annotated[
     list[str],
     typer.Argument(
-        metavar="ISSUE...", help="Which.", show_default=False, autocompletion=closed_issues
+        metavar="ISSUE...", help="Which issues.", show_default=False, autocompletion=closed_issues
     ),
 ]
 Reason = Annotated[str, typer.Option("-r", "--reason", metavar="TEXT", help="Why.")]
