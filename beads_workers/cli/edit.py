@@ -19,7 +19,7 @@ from beads_workers.cli.tracker import AFTER_DASHES, DashedArguments, seconds, sh
 from beads_workers.cli.tracker_folder import Json, warn
 from beads_workers.core.model import PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
 from beads_workers.core.ready import BLOCKS
-from beads_workers.core.source import Change
+from beads_workers.core.source import IssueEdit
 from beads_workers.core.text import json_line, printable
 from beads_workers.exits import EXIT_USAGE
 
@@ -29,16 +29,18 @@ if TYPE_CHECKING:
 
 Issue = Annotated[
     str,
-    typer.Argument(metavar="ISSUE", help="Which.", show_default=False, autocompletion=issues),
+    typer.Argument(metavar="ISSUE", help="Which issue.", show_default=False, autocompletion=issues),
 ]
 Issues = Annotated[
     list[str],
-    typer.Argument(metavar="ISSUE...", help="Which.", show_default=False, autocompletion=issues),
+    typer.Argument(
+        metavar="ISSUE...", help="Which issues.", show_default=False, autocompletion=issues
+    ),
 ]
 ClosedIssues = Annotated[
     list[str],
     typer.Argument(
-        metavar="ISSUE...", help="Which.", show_default=False, autocompletion=closed_issues
+        metavar="ISSUE...", help="Which issues.", show_default=False, autocompletion=closed_issues
     ),
 ]
 Reason = Annotated[str, typer.Option("-r", "--reason", metavar="TEXT", help="Why.")]
@@ -92,7 +94,7 @@ def edit(
         str | None, typer.Option("-s", "--status", help="open, blocked, deferred, closed, ...")
     ] = None,
     assignee: Annotated[
-        str | None, typer.Option("-a", "--assignee", help="Who has it; '' for nobody.")
+        str | None, typer.Option("-a", "--assignee", help="The one who has it; '' for nobody.")
     ] = None,
     add_label: Annotated[
         list[str] | None, typer.Option("--add-label", help="May be given several times.")
@@ -113,7 +115,7 @@ def edit(
         wrong = printable((command or [""])[0], 40)
         hint = "what changes is an option (--title, -p, ...), a command comes after --"
         raise CommandError(f"too many arguments: {wrong}", hint, EXIT_USAGE)
-    change = Change(
+    change = IssueEdit(
         title=_valid(title),
         description=text_given("-", "edit") if description == "-" else _valid(description),
         notes=_valid(notes),
@@ -128,15 +130,15 @@ def edit(
     )
     with editable() as tracker:
         (seen,) = _seen(tracker, [issue_id])
-        if change == Change():
+        if change == IssueEdit():
             change = _typed(tracker, seen)
-        if change != Change():
+        if change != IssueEdit():
             tracker.edit(seen.issue_id, change, tracker.actor)
-            _warn_at_work([seen], "was given the issue as it was; its next attempt gets this")
+            _warn_at_work(tracker, seen, "was given the issue as it was; the next one gets this")
     if json:
         show(issue_id, json=True)
     else:
-        print("nothing changed" if change == Change() else f"changed: {printable(issue_id)}")
+        print("nothing changed" if change == IssueEdit() else f"changed: {printable(issue_id)}")
 
 
 def comment(
@@ -158,7 +160,7 @@ def comment(
         typed = " ".join(text) if text else None
         told = text_given(typed, f"beads-workers comment {issue_id}")
         kept = tracker.comment(seen.issue_id, told, tracker.actor)
-        _warn_at_work([seen], "does not see it; its next attempt does")
+        _warn_at_work(tracker, seen, "does not see it; the next one does")
     if json:
         fields = {"id": kept.comment_id, "issue_id": issue_id, "author": kept.author}
         print(json_line(fields | {"text": kept.text, "created_at": kept.created_at}))
@@ -169,7 +171,7 @@ def comment(
 def close(issues: Issues, reason: Reason = "", json: Json = False) -> None:
     """Close issues: they are done, or not needed.
 
-    A fleet closes what it has done by itself. What it holds is released first.
+    A fleet closes what it has done by itself. An issue that it holds must be released first.
     """
     with editable() as tracker:
         seen = _free(_seen(tracker, issues))
@@ -177,7 +179,7 @@ def close(issues: Issues, reason: Reason = "", json: Json = False) -> None:
         closed = [each for each in seen if each not in there]
         for each in closed:
             tracker.edit(
-                each.issue_id, Change(status="closed", reason=valid(reason)), tracker.actor
+                each.issue_id, IssueEdit(status="closed", reason=valid(reason)), tracker.actor
             )
     _tell("closed", closed, there, "closed already", as_json=json)
     _warn_of_branches(closed)
@@ -186,7 +188,7 @@ def close(issues: Issues, reason: Reason = "", json: Json = False) -> None:
 def reopen(issues: ClosedIssues, reason: Reason = "", json: Json = False) -> None:
     """Open closed issues again.
 
-    The reason becomes a comment. What was quarantined is opened by 'retry'.
+    The reason becomes a comment. 'retry' opens issues that were quarantined.
     """
     with editable() as tracker:
         seen = _seen(tracker, issues)
@@ -202,7 +204,7 @@ def reopen(issues: ClosedIssues, reason: Reason = "", json: Json = False) -> Non
         for each in opened:
             if reason:  # First: a fleet may take the issue at once.
                 tracker.comment(each.issue_id, valid(reason), tracker.actor)
-            tracker.edit(each.issue_id, Change(status="open"), tracker.actor)
+            tracker.edit(each.issue_id, IssueEdit(status="open"), tracker.actor)
     there = [each for each in seen if each not in opened]
     _tell("reopened", opened, there, "open already", as_json=json)
 
@@ -252,7 +254,7 @@ def _depend(
 ) -> None:
     """Let an issue wait until another one is closed."""
     other = _other(needed, blocked_by)
-    change = Change(depends_on=((other, valid(kind)),))
+    change = IssueEdit(depends_on=((other, valid(kind)),))
     _wire(issue_id, other, change, as_json=json)
     if not json:
         waits = "waits for" if kind == BLOCKS else f"depends ({printable(kind)}) on"
@@ -262,7 +264,7 @@ def _depend(
 def _undepend(issue_id: Issue, needed: Needed = None, json: Json = False) -> None:
     """Let an issue wait for another one no longer."""
     other = _other(needed, None)
-    _wire(issue_id, other, Change(depends_no_more_on=(other,)), as_json=json)
+    _wire(issue_id, other, IssueEdit(depends_no_more_on=(other,)), as_json=json)
     if not json:
         print(f"{printable(issue_id)} no longer depends on {printable(other)}")
 
@@ -276,11 +278,11 @@ def _other(needed: str | None, blocked_by: str | None) -> IssueId:
     return IssueId(valid(needed or blocked_by or ""))
 
 
-def _wire(issue_id: str, other: IssueId, change: Change, *, as_json: bool) -> None:
+def _wire(issue_id: str, other: IssueId, change: IssueEdit, *, as_json: bool) -> None:
     with editable() as tracker:
         (seen,) = _seen(tracker, [issue_id])
         tracker.edit(seen.issue_id, change, tracker.actor)
-        _warn_at_work([seen], "goes on all the same")
+        _warn_at_work(tracker, seen, "goes on all the same")
     if as_json:
         fields = {"issue_id": issue_id, "depends_on_id": other}
         if change.depends_on:
@@ -314,26 +316,27 @@ def _free(seen: list[Seen]) -> list[Seen]:
     return seen
 
 
-def _typed(tracker: EditableSource, seen: Seen) -> Change:
+def _typed(tracker: EditableSource, seen: Seen) -> IssueEdit:
     """Return what the person changes in the editor: the first line is the title."""
     known = tracker.read([seen.issue_id])[seen.issue_id]
     before = f"{known.title}\n\n{known.description}".rstrip() + "\n"
     after = valid(in_editor(before))
     if after.rstrip() == before.rstrip():
-        return Change()
+        return IssueEdit()
     title, _, description = after.strip().partition("\n")
     if not title:
         hint = "the first line is the title"
         raise CommandError("an empty text: nothing was written", hint, EXIT_USAGE)
-    return Change(title=title.strip(), description=description.strip())
+    return IssueEdit(title=title.strip(), description=description.strip())
 
 
-def _warn_at_work(seen: Sequence[Seen], what: str) -> None:
-    from beads_workers.trackers.settlement_rules import IN_PROGRESS, other_run
+def _warn_at_work(tracker: EditableSource, seen: Seen, what: str) -> None:
+    """Say what the attempt under way makes of it, unless its own agent asks."""
+    from beads_workers.trackers.settlement_rules import IN_PROGRESS, is_held_by, other_run
 
-    for each in seen:
-        if each.status == IN_PROGRESS and (run := other_run(each.assignee)):
-            warn(f"{printable(each.issue_id)} is being worked on ({run}): that attempt {what}")
+    run = other_run(seen.assignee)
+    if run and seen.status == IN_PROGRESS and not is_held_by(tracker.actor, run):
+        warn(f"{printable(seen.issue_id)} is being worked on ({run}): that attempt {what}")
 
 
 def _warn_of_branches(gone: Sequence[Seen]) -> None:

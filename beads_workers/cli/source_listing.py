@@ -135,7 +135,7 @@ def editable() -> Iterator[EditableSource]:
                 raise CommandError(f"{settings.source} is not changed from here", hint, EXIT_USAGE)
             yield source
     except NotDone as error:
-        raise _not_done(error) from None
+        raise _not_done(error, settings) from None
     except SourceError as error:
         if settings.source == "sqlite":
             raise unopened(Path(settings.tracker), error) from error
@@ -148,12 +148,27 @@ def unknown(issue_id: str) -> CommandError:
     return CommandError(f"no such issue: {printable(issue_id, 60)}", hint, EXIT_UNKNOWN)
 
 
-def _not_done(error: NotDone) -> CommandError:
-    from beads_workers.core.source import NoSuchIssue
+def _not_done(error: NotDone, settings: FleetSettings) -> CommandError:
+    from beads_workers.core.source import HeldByRun, NoSuchIssue
 
+    hint = error.hint
     if isinstance(error, NoSuchIssue):
         return unknown(error.issue_id)
-    return CommandError(printable(str(error), 300), error.hint)
+    if isinstance(error, HeldByRun) and _has_crashed(error.run, settings):
+        hint = "that run has crashed: 'beads-workers start' settles it first; then do this again"
+    return CommandError(printable(str(error), 300), hint)
+
+
+def _has_crashed(run: str, settings: FleetSettings) -> bool:
+    """Return whether a run of this project ended before it could settle what it held."""
+    from beads_workers.cli.client import find_state_directory
+    from beads_workers.core.source import HeldElsewhere
+    from beads_workers.runtime.abandoned import CRASHED, claims_of_runs
+    from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
+
+    directory, folder = RunDirectory(find_state_directory()), tracker_folder(settings.tracker)
+    held = [HeldElsewhere(IssueId(""), run)]
+    return [each.living for each in claims_of_runs(held, directory, folder)] == [CRASHED]
 
 
 def tracker_settings() -> FleetSettings | None:

@@ -187,13 +187,13 @@ def add(
     It may bring a command of its own.
     """
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Change
+    from beads_workers.core.source import IssueEdit
 
     title, own_command = _split(title, command or [], ctx.meta.get(AFTER_DASHES, 0))
     if not title.strip():
         hint = "for example: beads-workers add 'Say hello' -- echo hello"
         raise CommandError("this is no issue: it has no title", hint, EXIT_USAGE)
-    change = Change(
+    change = IssueEdit(
         title=valid(title),
         description=valid(description),
         priority=priority,

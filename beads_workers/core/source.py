@@ -44,6 +44,19 @@ class NoSuchIssue(NotDone):
         self.issue_id = issue_id
 
 
+class HeldByRun(NotDone):
+    """A run of a fleet holds the issue (``run``: ``beads-workers/HOST/RUN``): nobody ends that
+    behind its back."""
+
+    def __init__(self, issue_id: model.IssueId, run: str) -> None:
+        remedy = f"'beads-workers release {issue_id}' ends its task and opens it"
+        super().__init__(
+            f"{issue_id} is in the hands of a fleet ({run})", f"{remedy}; then do this again"
+        )
+        self.issue_id = issue_id
+        self.run = run
+
+
 class Action(Enum):
     """Requests to the tracker about a claimed issue."""
 
@@ -467,7 +480,7 @@ class Source(Protocol):
 
 
 @model.value
-class Change:
+class IssueEdit:
     """What a person writes into an issue; None leaves a field as it is.
 
     ``status``: ``closed`` closes it, with ``reason``; ``open`` opens it again, whoever closed it.
@@ -492,7 +505,7 @@ class Change:
 
 
 @model.value
-class Comment:
+class IssueComment:
     """A comment as the tracker has it. ``comment_id``: unique in its issue. ``created_at``: the
     tracker's own text."""
 
@@ -511,13 +524,13 @@ class EditableSource(Source, ReadableSource, Protocol):
     assignee: its worker would go on with an issue that somebody has ended.
     """
 
-    def add(self, change: Change, author: str) -> model.IssueId:
+    def add(self, change: IssueEdit, author: str) -> model.IssueId:
         """Make an issue of the fields of ``change``, of which ``title`` is set; return its id."""
 
-    def edit(self, issue_id: model.IssueId, change: Change, author: str) -> None:
+    def edit(self, issue_id: model.IssueId, change: IssueEdit, author: str) -> None:
         """Write what ``change`` names into the issue, and nothing else."""
 
-    def comment(self, issue_id: model.IssueId, text: str, author: str) -> Comment:
+    def comment(self, issue_id: model.IssueId, text: str, author: str) -> IssueComment:
         """Add a comment to an issue in any status, held or not; return it as it was kept."""
 
     def delete(self, issue_id: model.IssueId, author: str) -> None:

@@ -15,6 +15,9 @@ from beads_workers.core.source import CrashedRun, HeldElsewhere, Settled, Source
 from beads_workers.runtime import sessions
 from beads_workers.runtime.run_directory import RunDirectory, host_name
 
+CRASHED = "a crashed run, which the next start settles"
+"""``RunClaims.living`` of a run of this machine whose journal has more to say."""
+
 
 @value
 class RunClaims:
@@ -57,7 +60,7 @@ def _living(
     if pids := sessions.token_holders(run_id):
         return f"a run of which processes still live ({' '.join(map(str, pids[:5]))})"
     if run_id in unsettled:
-        return "a crashed run, which the next start settles"
+        return CRASHED
     ours = info.pid if info is not None else None
     open_there = [p.pid for p in sessions.owners(tracker_folder) if p.pid != ours]
     others = [pid for pid in open_there if sessions.is_orchestrator(pid)]

@@ -17,7 +17,7 @@ from beads_workers.core.source import (
     CLOSED_BY_OTHERS,
     Action,
     CrashedRun,
-    NotDone,
+    HeldByRun,
     Result,
     Settlement,
 )
@@ -123,13 +123,9 @@ def other_run(assignee: str, actor: str = "") -> str:
 
 
 def refuse_held(issue_id: IssueId, found: Ownership) -> None:
-    """Raise ``NotDone`` if a run of a fleet works on the issue: nobody ends that behind its
-    back."""
+    """Raise ``HeldByRun`` if a run of a fleet works on the issue."""
     if found.status in (OPEN, IN_PROGRESS) and (run := other_run(found.assignee)):
-        raise NotDone(
-            f"{issue_id} is in the hands of a fleet ({run})",
-            f"'beads-workers release {issue_id}' ends its task and opens it; then do this again",
-        )
+        raise HeldByRun(issue_id, run)
 
 
 def _confirmed(settlement: Settlement, found: Ownership, actor: str) -> Ruling:

@@ -166,13 +166,16 @@ def test_nothing_is_written_if_one_of_several_is_missing_or_held(place: Path) ->
 
 
 def test_a_change_of_what_runs_is_written_and_says_that_the_attempt_does_not_see_it(
-    place: Path,
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = told("add", "held").strip()
     hold(place, held)
     for command in (["edit", held, "-d", "other"], ["comment", held, "look"]):
         assert f"{held} is being worked on ({RUN})" in asked(*command).stderr
     assert (shown(held)["description"], shown(held)["assignee"]) == ("other", RUN)
+    monkeypatch.setenv("BEADS_ACTOR", f"{RUN}/{held}")
+    told_by_its_agent = asked("comment", held, "found more")
+    assert (told_by_its_agent.exit_code, told_by_its_agent.stderr) == (0, "")
 
 
 def test_dependencies_are_added_and_removed() -> None:

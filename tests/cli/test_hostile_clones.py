@@ -216,6 +216,15 @@ def test_a_hook_of_bd_is_not_run_before_it_is_trusted(clone: Clone, name: str) -
     for command in (("retry", "x-1"), ("release", "--abandoned")):
         said = clone.run(*command, *(["--source", "bd"] if "retry" in command else []))
         assert said.startswith("2 ") and f".beads/{name}: " in said, said
+    clone.say('source = "bd"\n')
+    for command in (
+        ("close", "x-1"),
+        ("comment", "x-1", "t"),
+        ("add", "t"),
+        ("dep", "add", "a", "b"),
+    ):
+        said = clone.run(*command)
+        assert said.startswith("2 ") and f".beads/{name}: " in said, said
     assert clone.files_outside() == clone.before
 
 

@@ -7,8 +7,8 @@ import pytest
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import (
     Action,
-    Change,
     EditableSource,
+    IssueEdit,
     NoSuchIssue,
     NotDone,
     Result,
@@ -32,8 +32,8 @@ def editable(source_of: MakeSource) -> EditableSource:
 def test_an_issue_is_made_with_all_that_it_was_given(
     tracker: Tracker, editable: EditableSource
 ) -> None:
-    first = editable.add(Change(title="first"), ANN)
-    change = Change(
+    first = editable.add(IssueEdit(title="first"), ANN)
+    change = IssueEdit(
         title="--title",
         description="long\n- text --x\n",
         priority=0,
@@ -57,15 +57,15 @@ def test_what_is_named_is_written_and_nothing_else(
     tracker: Tracker, editable: EditableSource
 ) -> None:
     key = tracker.create("old title", priority=3, labels=["red", "blue"], issue_type="bug")
-    editable.edit(key, Change(description="new text"), ANN)
-    editable.edit(key, Change(title="-new", added_labels=("a,b",), removed_labels=("red",)), ANN)
-    editable.edit(key, Change(priority=0, notes="a note"), ANN)
+    editable.edit(key, IssueEdit(description="new text"), ANN)
+    editable.edit(key, IssueEdit(title="-new", added_labels=("a,b",), removed_labels=("red",)), ANN)
+    editable.edit(key, IssueEdit(priority=0, notes="a note"), ANN)
     seen = editable.look([key])[key]
     assert (seen.title, seen.priority, seen.issue_type) == ("-new", 0, "bug")
     assert {*seen.labels} == {"blue", "a,b"}
     assert editable.read([key])[key].original["description"] == "new text"
     assert "a note" in tracker.notes(key)
-    editable.edit(key, Change(description=""), ANN)
+    editable.edit(key, IssueEdit(description=""), ANN)
     assert not editable.read([key])[key].original.get("description")
 
 
@@ -75,12 +75,12 @@ def test_a_closed_issue_has_its_reason_and_is_opened_again_for_anybody(
     key = tracker.create("a title")
     assert taken(source) == [key]
     assert settled(source, Settlement(Action.CLOSE, key, "by a fleet")) == [Result.APPLIED]
-    editable.edit(key, Change(status="open"), ANN)
+    editable.edit(key, IssueEdit(status="open"), ANN)
     assert tracker.read(key) == ("open", NOBODY)
     assert "by a fleet" not in tracker.notes(key)
-    editable.edit(key, Change(status="closed", reason="not needed"), ANN)
+    editable.edit(key, IssueEdit(status="closed", reason="not needed"), ANN)
     assert tracker.read(key)[0] == "closed" and "not needed" in tracker.notes(key)
-    editable.edit(key, Change(status="closed", reason="again"), ANN)
+    editable.edit(key, IssueEdit(status="closed", reason="again"), ANN)
     assert "again" not in tracker.notes(key)
 
 
@@ -89,9 +89,9 @@ def test_a_close_frees_the_issues_that_wait_and_an_opening_holds_them_back_again
 ) -> None:
     first = tracker.create("first")
     second = tracker.create("second", blocked_by=[first])
-    editable.edit(first, Change(status="closed"), ANN)
+    editable.edit(first, IssueEdit(status="closed"), ANN)
     assert editable.ready() == {second}
-    editable.edit(first, Change(status="open"), ANN)
+    editable.edit(first, IssueEdit(status="open"), ANN)
     assert editable.ready() == {first}
 
 
@@ -99,17 +99,17 @@ def test_dependencies_come_and_go_and_never_run_in_a_circle(
     tracker: Tracker, editable: EditableSource
 ) -> None:
     first, second = tracker.create("first"), tracker.create("second")
-    editable.edit(second, Change(depends_on=((first, "blocks"),)), ANN)
+    editable.edit(second, IssueEdit(depends_on=((first, "blocks"),)), ANN)
     assert editable.ready() == {first}
     with pytest.raises(NotDone):
-        editable.edit(first, Change(depends_on=((second, "blocks"),)), ANN)
-    editable.edit(second, Change(depends_no_more_on=(first,)), ANN)
+        editable.edit(first, IssueEdit(depends_on=((second, "blocks"),)), ANN)
+    editable.edit(second, IssueEdit(depends_no_more_on=(first,)), ANN)
     assert editable.ready() == {first, second}
     with pytest.raises(NotDone, match="does not depend on"):
-        editable.edit(second, Change(depends_no_more_on=(first,)), ANN)
+        editable.edit(second, IssueEdit(depends_no_more_on=(first,)), ANN)
     with pytest.raises(NoSuchIssue):
-        editable.edit(second, Change(depends_on=((IssueId("t-no-such"), "blocks"),)), ANN)
-    editable.edit(second, Change(depends_on=((first, "parent-child"),)), ANN)
+        editable.edit(second, IssueEdit(depends_on=((IssueId("t-no-such"), "blocks"),)), ANN)
+    editable.edit(second, IssueEdit(depends_on=((first, "parent-child"),)), ANN)
     assert editable.look([second])[second].parents == (first,)
 
 
@@ -149,13 +149,13 @@ def test_what_a_fleet_holds_is_neither_closed_nor_deleted_and_may_be_written_abo
     key = tracker.create("a title")
     fleet = source_of(US)
     assert taken(fleet) == [key]
-    for change in (Change(status="closed"), Change(status="open"), Change(assignee="Ann")):
+    for change in (IssueEdit(status="closed"), IssueEdit(status="open"), IssueEdit(assignee="Ann")):
         with pytest.raises(NotDone, match=US) as refused:
             editable.edit(key, change, ANN)
         assert f"beads-workers release {key}" in refused.value.hint
     with pytest.raises(NotDone, match=US):
         editable.delete(key, ANN)
-    editable.edit(key, Change(title="a better title", added_labels=("red",)), ANN)
+    editable.edit(key, IssueEdit(title="a better title", added_labels=("red",)), ANN)
     editable.comment(key, "look here", ANN)
     assert tracker.read(key) == ("in_progress", US)
     assert editable.look([key])[key].title == "a better title"
@@ -169,8 +169,8 @@ def test_what_a_worker_of_a_fleet_holds_is_held_by_the_fleet(
     tracker.put(key, "in_progress", f"{THEM}/W3")
     tracker.put(person, "in_progress", ANN)
     with pytest.raises(NotDone, match=THEM):
-        editable.edit(key, Change(status="closed"), ANN)
-    editable.edit(person, Change(status="closed"), ANN)
+        editable.edit(key, IssueEdit(status="closed"), ANN)
+    editable.edit(person, IssueEdit(status="closed"), ANN)
     assert tracker.read(person)[0] == "closed"
 
 
@@ -180,7 +180,7 @@ def test_an_issue_that_is_not_there_is_named_and_a_part_of_an_id_is_none(
     key = tracker.create("a title")
     for strange in (IssueId("no-such"), IssueId(key[:-1]), IssueId("--help")):
         for call in (
-            lambda i: editable.edit(i, Change(title="x"), ANN),
+            lambda i: editable.edit(i, IssueEdit(title="x"), ANN),
             lambda i: editable.comment(i, "x", ANN),
             lambda i: editable.delete(i, ANN),
         ):
@@ -194,6 +194,6 @@ def test_a_value_that_the_tracker_does_not_know_changes_nothing(
 ) -> None:
     key = tracker.create("a title")
     with pytest.raises(NotDone):
-        editable.edit(key, Change(title="x", status="bogus"), ANN)
+        editable.edit(key, IssueEdit(title="x", status="bogus"), ANN)
     assert tracker.read(key) == ("open", NOBODY)
     assert editable.look([key])[key].title == "a title"

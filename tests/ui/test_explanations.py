@@ -94,7 +94,7 @@ def test_a_child_waits_for_its_parent_to_be_due() -> None:
 
 def test_an_issue_that_does_not_exist_is_not_found() -> None:
     assert causes(picture()) == [Cause.NOT_FOUND]
-    assert "'bd list'" in explain(A, picture())[0].remedy
+    assert "'beads-workers list --all'" in explain(A, picture())[0].remedy
 
 
 def test_a_job_that_was_sent_and_is_over_is_not_looked_for_in_a_tracker() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.ready import BLOCKS
-from beads_workers.core.source import Change, Comment, NoSuchIssue, NotDone
+from beads_workers.core.source import IssueComment, IssueEdit, NoSuchIssue, NotDone
 from beads_workers.trackers.bd.calls import BdResult
 from beads_workers.trackers.bd.tracker import (
     CLOSED,
@@ -29,7 +29,7 @@ _STDIN = "/dev/stdin"
 """A text may be longer than an argument; 0.x does not take ``-`` everywhere."""
 
 
-def add(tracker: BdTracker, change: Change, author: str) -> IssueId:
+def add(tracker: BdTracker, change: IssueEdit, author: str) -> IssueId:
     """See ``EditableSource.add``."""
     _look(tracker, [needed for needed, _ in change.depends_on])
     labels = [*change.added_labels, *_own_work(change)]
@@ -44,7 +44,7 @@ def add(tracker: BdTracker, change: Change, author: str) -> IssueId:
     return IssueId(str(made.get("id")))
 
 
-def edit(tracker: BdTracker, issue_id: IssueId, change: Change, author: str) -> None:
+def edit(tracker: BdTracker, issue_id: IssueId, change: IssueEdit, author: str) -> None:
     """See ``EditableSource.edit``; several calls if several things change."""
     needed = [*(each for each, _ in change.depends_on), *change.depends_no_more_on]
     seen = _look(tracker, [issue_id, *needed])[issue_id]
@@ -60,12 +60,12 @@ def edit(tracker: BdTracker, issue_id: IssueId, change: Change, author: str) -> 
         _asked(tracker, ["close", "--json", *reason, "--", issue_id], author)
 
 
-def comment(tracker: BdTracker, issue_id: IssueId, text: str, author: str) -> Comment:
+def comment(tracker: BdTracker, issue_id: IssueId, text: str, author: str) -> IssueComment:
     """See ``EditableSource.comment``."""
     _look(tracker, [issue_id])
     arguments = ["comments", "add", "--json", f"--author={author}", f"--file={_STDIN}"]
     kept = object_of(_asked(tracker, [*arguments, "--", issue_id], author, text))
-    return Comment(*(str(kept.get(key, "")) for key in ("id", "author", "text", "created_at")))
+    return IssueComment(*(str(kept.get(key, "")) for key in ("id", "author", "text", "created_at")))
 
 
 def delete(tracker: BdTracker, issue_id: IssueId, author: str) -> None:
@@ -83,7 +83,7 @@ def _look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, BdR
     return seen
 
 
-def _fields(change: Change) -> list[str]:
+def _fields(change: IssueEdit) -> list[str]:
     """Return the options that ``create`` and ``update`` share."""
     fields = []
     if change.description is not None:
@@ -100,7 +100,7 @@ def _fields(change: Change) -> list[str]:
     return fields
 
 
-def _updates(seen: BdRow, change: Change) -> list[str]:
+def _updates(seen: BdRow, change: IssueEdit) -> list[str]:
     fields = _fields(change)
     if change.title is not None:
         fields.append(f"--title={change.title}")
@@ -115,7 +115,7 @@ def _updates(seen: BdRow, change: Change) -> list[str]:
     return fields + [f"--add-label={quoted(each)}" for each in (*change.added_labels, *own)]
 
 
-def _own_work(change: Change) -> list[str]:
+def _own_work(change: IssueEdit) -> list[str]:
     """Return the labels that stand for the issue's own work; ``bd`` keeps no commands."""
     if change.command:
         raise NotDone(
@@ -126,7 +126,7 @@ def _own_work(change: Change) -> list[str]:
     return [] if seconds is None else [f"{TIMEOUT_LABEL}{seconds:g}s"]
 
 
-def _depend(tracker: BdTracker, issue_id: IssueId, change: Change, author: str) -> None:
+def _depend(tracker: BdTracker, issue_id: IssueId, change: IssueEdit, author: str) -> None:
     for needed, kind in change.depends_on:
         arguments = ["dep", "add", "--json", f"--type={kind}", "--", issue_id, needed]
         _asked(tracker, arguments, author)

@@ -724,17 +724,17 @@ class BdSource:
 
     # --- for people who change an issue -------------------------------------------------------
 
-    def add(self, change: source.Change, author: str) -> IssueId:
+    def add(self, change: source.IssueEdit, author: str) -> IssueId:
         """See ``EditableSource``."""
         self._wrote = True
         return edits.add(self._tracker, change, author)
 
-    def edit(self, issue_id: IssueId, change: source.Change, author: str) -> None:
+    def edit(self, issue_id: IssueId, change: source.IssueEdit, author: str) -> None:
         """See ``EditableSource``."""
         self._wrote = True
         edits.edit(self._tracker, issue_id, change, author)
 
-    def comment(self, issue_id: IssueId, text: str, author: str) -> source.Comment:
+    def comment(self, issue_id: IssueId, text: str, author: str) -> source.IssueComment:
         """See ``EditableSource``."""
         self._wrote = True
         return edits.comment(self._tracker, issue_id, text, author)

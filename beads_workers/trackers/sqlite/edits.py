@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from beads_workers.core.model import IssueId
-from beads_workers.core.source import Change, Comment, NoSuchIssue, NotDone
+from beads_workers.core.source import IssueComment, IssueEdit, NoSuchIssue, NotDone
 from beads_workers.trackers.issue import BadIssue, Dependency, TrackerIssue, from_object, to_object
 from beads_workers.trackers.settlement_rules import (
     BLOCKED,
@@ -31,7 +31,7 @@ _PLAIN = ("title", "description", "notes", "priority", "issue_type", "assignee")
 """Fields that are written as they are given."""
 
 
-def add(store: SqliteStore, change: Change, author: str, now: str) -> IssueId:
+def add(store: SqliteStore, change: IssueEdit, author: str, now: str) -> IssueId:
     """See ``EditableSource.add``."""
     blank = TrackerIssue(id=store.new_id(), title="", created_at=now, updated_at=now)
     blank = replace(blank, extra={"created_by": author} if author else {})
@@ -39,7 +39,7 @@ def add(store: SqliteStore, change: Change, author: str, now: str) -> IssueId:
     return IssueId(blank.id)
 
 
-def edit(store: SqliteStore, issue_id: IssueId, change: Change, now: str) -> None:
+def edit(store: SqliteStore, issue_id: IssueId, change: IssueEdit, now: str) -> None:
     """See ``EditableSource.edit``."""
     issue = _issue(store, issue_id)
     if change.status is not None or change.assignee is not None:
@@ -49,7 +49,9 @@ def edit(store: SqliteStore, issue_id: IssueId, change: Change, now: str) -> Non
         _write(store, replace(changed, updated_at=now))
 
 
-def comment(store: SqliteStore, issue_id: IssueId, text: str, author: str, now: str) -> Comment:
+def comment(
+    store: SqliteStore, issue_id: IssueId, text: str, author: str, now: str
+) -> IssueComment:
     """See ``EditableSource.comment``."""
     issue = _issue(store, issue_id)
     # Comments of an import may have texts as ids; those of one issue never repeat.
@@ -57,7 +59,7 @@ def comment(store: SqliteStore, issue_id: IssueId, text: str, author: str, now: 
     number = max(numbers, default=0) + 1
     kept = {"id": number, "issue_id": issue_id, "author": author, "text": text, "created_at": now}
     _write(store, replace(issue, comments=(*issue.comments, kept), updated_at=now))
-    return Comment(str(number), author, text, now)
+    return IssueComment(str(number), author, text, now)
 
 
 def delete(store: SqliteStore, issue_id: IssueId) -> None:
@@ -82,7 +84,7 @@ def _write(store: SqliteStore, issue: TrackerIssue) -> None:
         ) from None
 
 
-def _changed(store: SqliteStore, issue: TrackerIssue, change: Change, now: str) -> TrackerIssue:
+def _changed(store: SqliteStore, issue: TrackerIssue, change: IssueEdit, now: str) -> TrackerIssue:
     """Return the issue with the change, checked as an imported one is."""
     given = {name: getattr(change, name) for name in (*_PLAIN, "command", "timeout_seconds")}
     fields: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
@@ -98,7 +100,7 @@ def _changed(store: SqliteStore, issue: TrackerIssue, change: Change, now: str) 
         raise NotDone(f"this is no issue: {error}") from None
 
 
-def _moved(issue: TrackerIssue, change: Change, now: str) -> Mapping[str, str]:
+def _moved(issue: TrackerIssue, change: IssueEdit, now: str) -> Mapping[str, str]:
     """Return the fields that go with another status."""
     if change.status is None or change.status == issue.status:
         return {}
@@ -115,7 +117,7 @@ def _moved(issue: TrackerIssue, change: Change, now: str) -> Mapping[str, str]:
 
 
 def _needed(
-    store: SqliteStore, issue: TrackerIssue, change: Change, now: str
+    store: SqliteStore, issue: TrackerIssue, change: IssueEdit, now: str
 ) -> tuple[Dependency, ...]:
     named = [needed for needed, _ in change.depends_on]
     for each in named:

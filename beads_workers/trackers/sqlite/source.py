@@ -349,17 +349,17 @@ class SqliteSource:
             )
             return frozenset(IssueId(row[0]) for row in found)
 
-    def add(self, change: source.Change, author: str) -> IssueId:
+    def add(self, change: source.IssueEdit, author: str) -> IssueId:
         """See ``EditableSource``."""
         with self._writing() as store:
             return edits.add(store, change, author, self._now())
 
-    def edit(self, issue_id: IssueId, change: source.Change, author: str) -> None:
+    def edit(self, issue_id: IssueId, change: source.IssueEdit, author: str) -> None:
         """See ``EditableSource``; this tracker does not keep who changed an issue."""
         with self._writing() as store:
             edits.edit(store, issue_id, change, self._now())
 
-    def comment(self, issue_id: IssueId, text: str, author: str) -> source.Comment:
+    def comment(self, issue_id: IssueId, text: str, author: str) -> source.IssueComment:
         """See ``EditableSource``."""
         with self._writing() as store:
             return edits.comment(store, issue_id, text, author, self._now())
