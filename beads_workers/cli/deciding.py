@@ -5,10 +5,26 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.layout import LaidOut
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime.within_attempt import GO_ON, belong, marks, refusal
+
+
+def for_persons(kind: type[LaidOut]) -> type[LaidOut]:
+    """Return this kind of command, as one that refuses attempts before it does anything."""
+
+    class ForPersons(kind):  # type: ignore[misc, valid-type]
+        """A command that decides; ``--help`` is for everybody."""
+
+        def invoke(self, ctx: Any) -> Any:
+            """See click."""
+            refuse_attempts(str(self.name), ctx.params.get("state_dir"))
+            return super().invoke(ctx)
+
+    return ForPersons
 
 
 def refuse_attempts(command: str, state_dir: str | None) -> None:

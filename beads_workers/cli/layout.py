@@ -8,8 +8,6 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from beads_workers.registry import DECIDING
-
 WIDTH_MAX = 200
 """Maximum width: longer lines are hard to read."""
 
@@ -48,14 +46,6 @@ class LaidOut(TyperCommand):
 
     panelled = False
     """Whether options are shown in their panels, below the others; for long lists."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """See click: a command that decides is not for attempts."""
-        if self.name in DECIDING:
-            from beads_workers.cli.deciding import refuse_attempts
-
-            refuse_attempts(self.name, ctx.params.get("state_dir"))
-        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """See click."""
