@@ -160,6 +160,18 @@ Each module has ``register(app)``. A test compares the sentences with the help t
 """
 
 
+DECIDING = frozenset(
+    {
+        *("answer", "approve", "reject", "session"),
+        *("retry", "release", "land", "undo", "trust"),
+        *("scale", "stop", "restart", "pause", "resume"),
+        "cancel",
+    }
+)
+"""Commands, and requests of the control socket, by which a person decides: an attempt may not use
+them in its own project (``runtime.within_attempt``). ``cancel`` is dispatcherd's."""
+
+
 def commands() -> dict[str, dict[str, str]]:
     """Return ``COMMANDS`` without the modules that are not installed."""
     return {module: names for module, names in COMMANDS.items() if _is_there(module)}

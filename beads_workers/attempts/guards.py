@@ -1,4 +1,5 @@
-"""Guards: an agent's environment refuses to push, and to settle the agent's own issue.
+"""Guards: an agent's environment refuses to push, to settle the agent's own issue, and to decide
+for the person.
 
 Agents evade instructions, and deny rules are only patterns, so the guards are mechanical: git finds
 no push URL, and a ``git`` and a ``bd`` of ours stand first on ``PATH``. A change that evades them,
@@ -100,6 +101,20 @@ done
 exec {program} "$@"
 """
 
+OURS = "beads-workers"
+"""Our own program, which refuses to an attempt what a person decides."""
+
+_MARKING_GUARD = """\
+#!/bin/sh
+# Stands before beads-workers while an agent works: also a call with an empty environment is known
+# as one of this attempt (docs/TRUST.md, "What an attempt may not decide").
+[ -n "$BW_RUN_ID" ] || BW_RUN_ID={run_id}
+[ -n "$BW_WORKER_ID" ] || BW_WORKER_ID={worker_id}
+[ -n "$BW_GUARD_LOG" ] || BW_GUARD_LOG={log}
+export BW_RUN_ID BW_WORKER_ID BW_GUARD_LOG
+exec {program} "$@"
+"""
+
 PUSHES = ("push", "send-pack", "http-push")
 """Subcommands of git that write to another repository."""
 
@@ -190,12 +205,14 @@ def _guarded_programs(
 ) -> dict[str, str]:
     path = environment.get("PATH", os.defpath)
     made = False
-    for name in ("git", *GUARDED):
+    of_attempt = (environment.get(name, "") for name in ("BW_RUN_ID", "BW_WORKER_ID"))
+    run_id, worker_id = map(shlex.quote, of_attempt)
+    for name in ("git", *GUARDED, OURS):
         if (program := shutil.which(name, path=path)) is None:
             continue
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         guard = directory / name
-        text = _GIT_GUARD if name == "git" else _GUARD
+        text = {"git": _GIT_GUARD, OURS: _MARKING_GUARD}.get(name, _GUARD)
         refused = PUSHES if name == "git" else hook.REFUSED
         guard.write_text(
             text.format(
@@ -203,6 +220,9 @@ def _guarded_programs(
                 refused=" | ".join(refused),
                 never=" | ".join(hook.NEVER),
                 valued=" | ".join(sorted(hook.VALUED["git" if name == "git" else "bd"])),
+                run_id=run_id,
+                worker_id=worker_id,
+                log=shlex.quote(str(directory / "refused")),
                 program=shlex.quote(os.path.abspath(program)),  # noqa: PTH100 - no link followed
             )
         )

@@ -17,7 +17,7 @@ from beads_workers import __version__
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import WIDTH_MAX, GroupedCommands, LaidOut
 from beads_workers.exits import EXIT_USAGE
-from beads_workers.registry import COMMANDS, commands
+from beads_workers.registry import COMMANDS, DECIDING, commands
 
 COMPLETING = "_BEADS_WORKERS_COMPLETE"
 """Set by a shell that asks for completions; other variables hold the command line."""
@@ -38,6 +38,10 @@ def build(arguments: list[str]) -> typer.Typer:
         app.registered_commands = [c for c in app.registered_commands if c.name == called]
         for each in app.registered_commands:
             each.cls = each.cls if each.cls and issubclass(each.cls, LaidOut) else LaidOut
+            if called in DECIDING:
+                from beads_workers.cli.deciding import for_persons
+
+                each.cls = for_persons(each.cls)
     elif called != "version":
         _name_all(app)
     return app

@@ -29,6 +29,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime.locks import is_locked, try_lock
+from beads_workers.runtime.within_attempt import is_reached_from
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
@@ -366,6 +367,7 @@ class Server:
                     control=(lambda name, fields: control(directory, name, fields))
                     if controls
                     else None,
+                    may_control=lambda viewer, port: not is_reached_from(directory, viewer, port),
                 )
             except OSError:
                 if port == ports[-1]:

@@ -24,6 +24,7 @@ from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames
 from beads_workers.core.wire import ControlAsked
 from beads_workers.runtime.sockets import Acceptor, Peers, Stream
+from beads_workers.runtime.within_attempt import refusal
 
 if TYPE_CHECKING:
     from beads_workers.runtime.worker_server import WorkerServer
@@ -290,13 +291,20 @@ class ControlServer:
         *,
         quiet: bool = False,
         look: Callable[[], tuple[Board, float]],
+        is_within: Callable[[int], bool] = lambda pid: False,
     ) -> None:
-        """``quiet``: the owner gets only notes for people, and the end."""
+        """``quiet``: the owner gets only notes for people, and the end. ``is_within``: return
+        whether the process with this pid is part of an attempt, which may not decide."""
         self._selector = selector
         self._tell = tell
         self._status = status
         self._frames = frames
         self._look = look
+        self._is_within = is_within
+        self._pids: dict[int, int] = {}
+        """Pids of the clients, but the owner's."""
+        self._refused: set[str] = set()
+        """Requests of attempts that a person was told of."""
         self._streams: dict[int, Stream] = {}
         self._followers = Followers()
         self._watchers: set[int] = set()
@@ -406,7 +414,8 @@ class ControlServer:
     # --- inside -------------------------------------------------------------------------------
 
     def _enter(self, peers: Peers) -> None:
-        for sock, _ in peers:
+        for sock, pid in peers:
+            self._pids[self._last + 1] = pid
             self._add(sock)
 
     def _add(self, sock: socket.socket) -> int:
@@ -431,9 +440,11 @@ class ControlServer:
             if not is_ours(fields):
                 if (request := self._plane().complete(line)) is None:
                     return
-                if not is_ours(fields := request):
-                    self._plane().handle(fields, lambda data: self._queue(stream, data))
-                    return
+                fields = request
+            self._refuse_attempts(stream, fields.get("control"))
+            if not is_ours(fields):
+                self._plane().handle(fields, lambda data: self._queue(stream, data))
+                return
             name, data = parse_request(fields)
             if name in (STATUS, WATCH, WHY):
                 self._tell(ev.StatusWanted())
@@ -451,6 +462,17 @@ class ControlServer:
                 self._ask(stream, name, data)
         except ProtocolError as error:
             self._reply(stream, {"error": str(error)})
+
+    def _refuse_attempts(self, stream: Stream, control: object) -> None:
+        """Raise ``ProtocolError`` if an attempt asks for something that a person decides."""
+        name = str(control).removeprefix(PREFIX)
+        if name not in registry.DECIDING or (pid := self._pids.get(stream.conn_id)) is None:
+            return
+        if self._is_within(pid):
+            if name not in self._refused:
+                self._refused.add(name)
+                self._tell(ev.Warned(f"'{name}' is refused: an attempt asked for it (pid {pid})"))
+            raise ProtocolError(refusal(name))
 
     def _figures(self) -> dict[str, Any]:
         try:
@@ -515,6 +537,7 @@ class ControlServer:
         if stream in self._selector.get_map():
             self._selector.unregister(stream)
         stream.release()
+        self._pids.pop(number, None)
         self.acceptor.room()
         self._followers.discard(number)
         self._watchers.discard(number)

@@ -17,6 +17,7 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
@@ -43,6 +44,7 @@ from beads_workers.runtime.retention import Keep
 from beads_workers.runtime.sockets import TcpListener, free_socket
 from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.runtime.trust import Untrusted, check_state
+from beads_workers.runtime.within_attempt import is_within
 from beads_workers.runtime.worker_server import WorkerServer
 from beads_workers.runtime.zygote import Zygote, start_zygote
 from beads_workers.runtime.zygote_client import ZygoteClient
@@ -179,6 +181,7 @@ class Fleet:
                 self._client if self._settings.owned else None,
                 quiet=self._settings.quiet,
                 look=loop.look,
+                is_within=partial(is_within, self._directory.root.absolute()),
             )
             self._serve_figures(selector, loop)
             loop.control.attach(loop.workers, loop.metrics)

@@ -15,6 +15,8 @@ Attackers, and the protection against them:
   be this machine's own. Such a site does not know the token either.
 - **Such a site that sends requests here**: no request from another origin is answered. To control,
   a request also needs the token in a header, the ``Origin`` of the page, and ``--web-control``.
+- **An agent of this fleet** that reads the token: its requests to control the fleet are refused if
+  the kernel still knows whose they are (``runtime.within_attempt``; docs/TRUST.md).
 - **A hostile title, error or log**: the page makes text nodes only. Its policy allows one style and
   one script by their hashes, no other source of anything, and no markup from strings.
 - **A viewer that stalls** misses frames, and is dropped after ``WRITE_SECONDS``.
@@ -71,6 +73,9 @@ CONTROLS = {
 
 ReadLog = Callable[[str], Message | None]
 """Worker id -> ``{"title", "lines"}`` of its log; None if there is no such worker."""
+
+MayControl = Callable[[tuple[str, int], int], bool]
+"""(address of the viewer, our port) -> whether requests from there are a person's."""
 
 Control = Callable[[str, Message], Message]
 """(request, fields) -> ``{"text"}`` or ``{"error"}``."""
@@ -150,13 +155,14 @@ class WebServer(ThreadingHTTPServer):
         *,
         read_log: ReadLog,
         control: Control | None,
+        may_control: MayControl = lambda viewer, port: True,
         head_seconds: float = HEAD_SECONDS,
         write_seconds: float = WRITE_SECONDS,
     ) -> None:
         """Bind the port; 0: any free one. ``key``: see ``web_resumption``."""
         self.token, self.shown = token, shown
         self.head_seconds, self.write_seconds = head_seconds, write_seconds
-        self.read_log, self.control = read_log, control
+        self.read_log, self.control, self._may_control = read_log, control, may_control
         self._due: dict[object, float | None] = {}
         """Connection -> deadline of its request; None once the request is there."""
         self._lock = threading.Lock()
@@ -169,6 +175,10 @@ class WebServer(ThreadingHTTPServer):
     def url(self) -> str:
         """The address of the page, with the token."""
         return f"http://{HOST}:{self.server_address[1]}/{self.token}/"
+
+    def may_control(self, viewer: tuple[str, int]) -> bool:
+        """Return whether requests from this address may control the fleet."""
+        return self.control is not None and self._may_control(viewer, self.server_port)
 
     def server_bind(self) -> None:
         """Bind without looking up the name of this machine, which may take seconds."""
@@ -274,6 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.FORBIDDEN)
         elif (asked := self._asked()) is None:
             self._refuse(HTTPStatus.BAD_REQUEST)
+        elif not self.server.may_control(self.client_address):
+            self._refuse(HTTPStatus.FORBIDDEN)
         else:
             self.server.note_request(self.request)
             self._json(self.server.control(*asked))

@@ -90,6 +90,32 @@ def test_without_a_tracker_on_path_nothing_is_put_there(tmp_path: Path) -> None:
     assert not (tmp_path / "guards").exists()
 
 
+# --- our own program ------------------------------------------------------------------------------
+
+SHOWS = '#!/bin/sh\necho "$BW_RUN_ID $BW_WORKER_ID $BW_GUARD_LOG $*"\n'
+
+
+def test_a_call_of_our_program_carries_the_token_also_in_an_empty_environment(
+    tmp_path: Path,
+) -> None:
+    tools, guards = tmp_path / "it's", tmp_path / "guards"
+    tools.mkdir()
+    (tools / "beads-workers").write_text(SHOWS)
+    (tools / "beads-workers").chmod(0o755)
+    token = {"BW_RUN_ID": "run", "BW_WORKER_ID": "W1"}
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", **token}
+    path = guard_environment(environment, str(tmp_path), "i-1", guards)["PATH"]
+    for given, shown in (
+        ({}, f"run W1 {guards / 'refused'}"),
+        ({"BW_RUN_ID": "inner", "BW_WORKER_ID": "W7", "BW_GUARD_LOG": "log"}, "inner W7 log"),
+    ):
+        argv = ["beads-workers", "scale", "a b"]
+        done = subprocess.run(
+            argv, env={"PATH": path, **given}, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == f"{shown} scale a b\n"
+
+
 # --- pushes ---------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,14 +17,18 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames
-from beads_workers.runtime.control_socket import ControlServer
+from beads_workers.registry import DECIDING
+from beads_workers.runtime.control_socket import _EVENTS, ControlServer
 from tests.runtime.test_acceptor import FullSelector
 
 
 class Served:
     """A control server, its events, and the turning of its selector."""
 
-    def __init__(self, folder: Path, owner: socket.socket | None = None) -> None:
+    def __init__(
+        self, folder: Path, owner: socket.socket | None = None, *, attempt: int = 0
+    ) -> None:
+        """``attempt``: pid of the only process that is part of one."""
         self.path = folder / "control.sock"
         self.selector = FullSelector()
         self.events: list[ev.Event] = []
@@ -36,6 +41,7 @@ class Served:
             self.frames,
             owner,
             look=lambda: (self.frames.board, 1.5),
+            is_within=lambda pid: pid == attempt,
         )
 
     def turn(self) -> None:
@@ -277,3 +283,37 @@ def test_who_cannot_be_watched_is_let_go_and_comes_again(served: Served) -> None
     with served.client() as client:
         served.ask(client, "bw.status")
         assert lines(client) == [{"state": "running"}]
+
+
+# --- attempts -------------------------------------------------------------------------------------
+
+READING = {"why"}
+"""Requests that anybody may make, beside those that the server answers itself."""
+
+
+def test_every_request_is_a_persons_or_only_reads() -> None:
+    names = {name.removeprefix("bw.") for name in _EVENTS}
+    assert names - READING <= DECIDING and not READING & DECIDING
+
+
+def test_an_attempt_is_refused_what_a_person_decides_and_the_person_is_told_once(
+    tmp_path: Path,
+) -> None:
+    ours, owner = socket.socketpair()
+    served = Served(tmp_path, owner, attempt=os.getpid())
+    with served.client() as client, ours:
+        for name in ("bw.pause", "bw.answer", "bw.pause", "cancel"):
+            served.ask(client, name)
+            (answer,) = lines(client)
+            word = name.removeprefix("bw.")
+            said = f"an agent's attempt may not '{word}' in its own project, only a person may"
+            assert answer == {"error": said}
+        texts = [event.text for event in served.events if isinstance(event, ev.Warned)]
+        assert [text.split(" ")[0] for text in texts] == ["'pause'", "'answer'", "'cancel'"]
+        assert len(texts) == len(served.events), "nothing else is asked of the fleet"
+        served.ask(client, "bw.status")
+        assert lines(client) == [{"state": "running"}]
+        served.ask(ours, "bw.pause")  # Whoever has started the fleet, whatever its pid.
+        assert isinstance(served.events[-1], ev.PauseAsked)
+    served.server.close({})
+    served.selector.close()
