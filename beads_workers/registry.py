@@ -165,6 +165,7 @@ DECIDING = frozenset(
         *("answer", "approve", "reject", "session"),
         *("retry", "release", "land", "undo", "trust"),
         *("scale", "stop", "restart", "pause", "resume"),
+        *("close", "edit", "delete", "reopen"),
         "cancel",
     }
 )

@@ -53,7 +53,7 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         "verify": "config verify",
         **dict.fromkeys(("setup", "install"), "init"),
         **dict.fromkeys(("merge", "push"), "land"),
-        **dict.fromkeys(("branch", "worktrees", "diff"), "branches"),
+        **dict.fromkeys(("branch", "worktrees"), "branches"),
         **dict.fromkeys(("revert", "rollback", "reset"), "undo"),
         **dict.fromkeys(("prune", "gc", "cleanup", "rm", "purge"), "clean --dry-run"),
         **dict.fromkeys(("test", "try", "example"), "demo"),

@@ -67,9 +67,6 @@ class Action(Enum):
     """Out of the backlog until a person asks for it: ``blocked``, with a note, unassigned."""
     HAND_OVER = "hand_over"
     """Keep it reserved, but in nobody's name: the worker will claim and close by itself."""
-    ASK = "ask"
-    """As ``QUARANTINE``, until a person has answered the question in the note: it has the label
-    ``needs-answer``, too."""
     REOPEN = "reopen"
     """Take the quarantine mark away, for a person's ``retry`` or answer, or after a storm. With
     ``read_first``, for a crashed run, the run's claim is released as well."""
@@ -78,6 +75,9 @@ class Action(Enum):
     CONFIRM = "confirm"
     """Only read: ``APPLIED`` if it is ours still, or closed by the agent that worked on it;
     ``NOT_OURS`` if anybody else has closed, released or taken it. Never ``FOUND_CLOSED``."""
+    ASK = "ask"
+    """As ``QUARANTINE``, until a person has answered the question in the note: it has the label
+    ``needs-answer``, too."""
 
 
 @model.value

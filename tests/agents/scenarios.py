@@ -207,6 +207,8 @@ def _few(agent: str) -> tuple[Scenario, ...]:
 _OTHERWISE: dict[tuple[str, str], Verdict] = {
     # It says that the turn is complete, and nothing else.
     ("codex", "refusal"): "no_change",
+    # Its text has no question: only how many tokens it took.
+    ("codex", "text-question"): "no_change",
     ("codex", "midtask"): "no_change",
     ("copilot", "refusal"): "no_change",
     ("copilot", "cutoff-after-change"): "done",

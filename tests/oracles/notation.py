@@ -95,6 +95,20 @@ WORDS: dict[str, str] = {
 """A text that the program decides by, today -> what it was then (``"set_aside"`` and the like)."""
 
 
+ADDED: dict[str, tuple[str, ...]] = {
+    "Add": ("awaits",),
+    "Checkpointed": ("question", "asked_at", "questions"),
+    "CrashedRun": ("asked",),
+    "Finished": ("questions", "awaits"),
+    "Policy": ("questions_max",),
+    "Receipt": ("question",),
+    "RoundTrip": ("listen",),
+    "RoundTripEnded": ("conversations",),
+    "AttemptHistory": ("questions",),
+    "Land": ("awaits",),
+}
+"""Fields that are younger than the digests: left out where they hold their default."""
+
 TEXTS = ("Add | None", "Arguments | None", "Mend | None", "Receipt | None")
 """Fields of records that were texts of JSON when the digests were made."""
 
@@ -106,6 +120,9 @@ def _text(found: Any) -> str:
         fields = [None if found.args is None else list(found.args), found.kwargs]
     else:
         fields = to_plain(found, sparse=isinstance(found, Receipt))
+        for name in ADDED.get(type(found).__name__, ()):
+            if not fields.get(name):
+                fields.pop(name, None)
     return json.dumps(fields, separators=(",", ":"))
 
 
@@ -134,13 +151,19 @@ def _notation(kind: type) -> Callable[[Any], Any]:
         numbers = {each: [tag, number] for number, each in enumerate(kind)}
         return lambda value: numbers[value]
     if dataclasses.is_dataclass(kind):
-        told = [(f.name, str(f.type) in TEXTS) for f in dataclasses.fields(kind)]
+        fields = [(f.name, str(f.type) in TEXTS) for f in dataclasses.fields(kind)]
+        added = {
+            f.name: f.default
+            for f in dataclasses.fields(kind)
+            if f.name in ADDED.get(kind.__name__, ())
+        }
         return lambda value: [
             tag,
             *[
                 neutral(_text(got) if old else got)
-                for n, old in told
+                for n, old in fields
                 for got in (getattr(value, n),)
+                if n not in added or got != added[n]
             ],
         ]
     if issubclass(kind, Mapping):

@@ -38,6 +38,8 @@ TABLE: dict[tuple[str, str], dict[Action, object]] = {
     ("closed", US): {C: CLOSED, R: CLOSED, S: CLOSED, H: CLOSED, O: CLOSED, M: DONE},
     ("closed", ALICE): {C: CLOSED, R: CLOSED, S: CLOSED, H: CLOSED, O: CLOSED, M: LEAVE},
 }
+for row in TABLE.values():
+    row[Action.ASK] = row[S]
 
 
 def seen(status: str, assignee: str) -> BdRow:
