@@ -34,7 +34,8 @@ class Record:
 class RunStarted(Record):
     """The first line of a run. ``agents``: those that are understood, by their names.
     ``lands``: a success with a branch lands before it is closed. ``argv``: what was typed after the
-    program's name; empty if that was very long."""
+    program's name; empty if that was very long. ``until``: epoch seconds from which on it begins
+    nothing (``--until``); 0 for none."""
 
     run_id: str
     pid: int
@@ -49,6 +50,7 @@ class RunStarted(Record):
     agents: tuple[str, ...] = ()
     lands: bool = False
     argv: tuple[str, ...] = ()
+    until: float = 0.0
 
 
 @value
@@ -95,10 +97,12 @@ class CheckpointEnded(Record):
 
 @value
 class RunChanged(Record):
-    """The orchestrator's state: a name of ``RunState``. ``reason``: a SHUTDOWN reason, or why."""
+    """The orchestrator's state: a name of ``RunState``. ``reason``: a SHUTDOWN reason, or why.
+    ``until``: epoch seconds at which the state ends by itself; 0 if it does not."""
 
     state: str
     reason: str = ""
+    until: float = 0.0
 
 
 @value

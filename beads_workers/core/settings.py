@@ -282,7 +282,8 @@ class FleetSettings:
     ``awaited``: of a push source, whether publishers wait to be told how each job went.
     ``landing``: None if branches are left as they are. ``tracing``: None if no spans are made.
     ``source_options``: what the kind of source needs to be opened (``kinds``); ``source_private``:
-    the same, if it may hold a secret, so that only the orchestrator is told.
+    the same, if it may hold a secret, so that only the orchestrator is told. ``start_at`` and
+    ``until``: epoch seconds before which, and from which on, no attempt begins.
     """
 
     workers: int
@@ -299,6 +300,8 @@ class FleetSettings:
     until_empty: bool = False
     issues_max: int | None = None
     runtime_max_seconds: float | None = None
+    start_at: float | None = None
+    until: float | None = None
     idle_timeout_seconds: float | None = None
     poll_seconds: float = limits.POLL_SECONDS
     stop_seconds: float = limits.STOP_SECONDS

@@ -217,6 +217,10 @@ def of_the_fleet(picture: Picture) -> list[Reason]:
     """Return the fleet's own reasons, which hold back every issue."""
     facts = picture.facts
     why = f": {facts.state_reason}" if facts.state_reason else ""
+    if facts.state == "waiting" and facts.begins_seconds is not None:
+        until = picture.now + facts.begins_seconds
+        text = f"the fleet begins at {picture.at(facts.begins_seconds)} (--start-at)"
+        return [Reason(Cause.PAUSED, text, "'beads-workers resume' begins at once", until=until)]
     simple = {
         NO_FLEET: (Cause.NO_FLEET, "no fleet is running here", "'beads-workers start'"),
         "recovering": (

@@ -14,7 +14,7 @@ from beads_workers.core.model import IssueId, value
 from beads_workers.core.parts import Parts
 from beads_workers.core.requests import issue_ids
 from beads_workers.core.round_trips import CLAIM_AGAIN
-from beads_workers.core.states import ConnState, IssueState
+from beads_workers.core.states import ConnState, IssueState, RunState
 
 
 @value
@@ -56,6 +56,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     return Facts(
         state=parts.state.name.lower(),
         state_reason="" if parts.state_reason == BY_HAND else parts.state_reason,
+        begins_seconds=_begins(parts),
         run_id=parts.run_id,
         source=settings.source,
         tracker=settings.tracker,
@@ -77,6 +78,12 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         accounts=tuple(_accounts(parts)),
         all_closed=parts.agents.all_closed(),
     )
+
+
+def _begins(parts: Parts) -> float | None:
+    if parts.state is not RunState.WAITING or parts.settings.start_at is None:
+        return None
+    return round(max(0.0, parts.settings.start_at - parts.effects.epoch), 1)
 
 
 def _accounts(parts: Parts) -> Iterator[AccountFacts]:
