@@ -746,7 +746,7 @@ class AgentTable:
     """``[agents.NAME]``: how an agent is called; see ``core.settings.Agent``.
 
     ``argv``: the whole command; with an ``adapter``, only the program. ``prompt``: the text of the
-    template.
+    template. ``escalate``: a model or an agent for the last attempt.
     """
 
     argv: tuple[str, ...] = ()
@@ -756,6 +756,7 @@ class AgentTable:
     arguments: tuple[str, ...] | None = None
     prices: Mapping[str, tuple[float, ...]] | None = None
     at_once: int | None = None
+    escalate: str | None = None
 
 
 @value

@@ -122,7 +122,12 @@ ACCOUNT_CHARS = 4
 
 def _agent(agent: Agent) -> str:
     model = f", model {printable(agent.model, 40)}" if agent.model else ""
-    return f"{printable(agent.name, 40)}{model}, account {agent.account[:ACCOUNT_CHARS]}..."
+    last = ", for last attempts" if agent.reserve else ""
+    if agent.escalate is not None:
+        to = agent.escalate
+        who = to.model if to.agent == agent.name else to.agent
+        last = f", last attempt by {printable(who, 40)}"
+    return f"{printable(agent.name, 40)}{model}{last}, account {agent.account[:ACCOUNT_CHARS]}..."
 
 
 def _metrics(started: dict[str, Any]) -> list[tuple[str, str]]:

@@ -22,7 +22,8 @@ class IssueFacts:
     the next one; ``charged`` have been counted. ``pending``: the ``Action`` of its pending write,
     refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are closed.
     ``behind``: issues that are to land before it; ``gate_seconds``: for how long the gate has run
-    that it is in, or waits for; ``no_verdict``: why no gate had a verdict on it so far.
+    that it is in, or waits for; ``no_verdict``: why no gate had a verdict on it so far. ``by``: who
+    makes this attempt, the last one, in the place of its usual agent.
     """
 
     issue_id: str
@@ -42,6 +43,7 @@ class IssueFacts:
     behind: tuple[str, ...] = ()
     gate_seconds: float | None = None
     no_verdict: str = ""
+    by: str = ""
 
 
 @value

@@ -29,6 +29,9 @@ _DATED = re.compile(
 _DAYS_LOOKED = 3
 """Days in one of which each time of day comes: one is short by it, one has it behind it."""
 
+YEAR_MIN, YEAR_MAX = 2000, 9000
+"""Years of dates: far from those that clocks somewhere cannot count."""
+
 SECONDS_MAX = 366 * 86_400.0
 """The furthest moment: a year and a day from now."""
 
@@ -62,6 +65,8 @@ def moment(text: str, after: float, zone: tzinfo | None = None) -> float:
         return next(at for at in coming if at > after)
     if _DATED.fullmatch(text):
         dated = datetime.fromisoformat(text.upper())
+        if not YEAR_MIN <= dated.year < YEAR_MAX:
+            raise ValueError(MOMENT_FORMS)
         return (dated if dated.tzinfo else dated.replace(tzinfo=zone)).timestamp()
     if (seconds := parse_duration(text)) > SECONDS_MAX:
         raise ValueError(MOMENT_FORMS)

@@ -232,7 +232,8 @@ class Started(Record):
 
     ``traceparent`` of its span, ``trace_parent`` of the one that it continues, and ``tracestate``:
     W3C headers, "" if there is no tracer, or no such header. ``agent`` and ``model``: who works on
-    it, "" if no agent does, or the agent chooses the model itself.
+    it, "" if no agent does, or the agent chooses the model itself. ``instead_of``: whose last
+    attempt it is, as in a receipt.
     """
 
     issue_id: str
@@ -246,6 +247,7 @@ class Started(Record):
     tracestate: str = ""
     agent: str = ""
     model: str = ""
+    instead_of: str = ""
 
 
 @value

@@ -30,6 +30,15 @@ class ProbePace:
 
 
 @value
+class StrongerTry:
+    """Maker of the last attempt before an issue is quarantined. ``model``: "" for the agent's
+    own."""
+
+    agent: str
+    model: str = ""
+
+
+@value
 class Agent:
     """An AI agent: its command line, and the prompt that is piped to it and then closed.
 
@@ -39,7 +48,9 @@ class Agent:
     behind the adapter's own. ``prompt`` is a template (text, not a path), "" for the usual one.
     ``prices``: by a pattern of models, dollars for a million tokens (input, output, cached input).
     ``account``: whose limits it runs into (``core.accounts``). ``at_once``: how many attempts of it
-    may run; None for any number. ``login``: the command that logs it in.
+    may run; None for any number. ``login``: the command that logs it in. ``escalate``: who makes
+    the last attempt in its place; ``reserve``: it works only in the place of others, or if an issue
+    names it.
     """
 
     name: str
@@ -52,6 +63,8 @@ class Agent:
     account: str = ""
     at_once: int | None = None
     login: str = ""
+    escalate: StrongerTry | None = None
+    reserve: bool = False
 
 
 @value

@@ -74,6 +74,9 @@ def _text(record: rec.Record) -> str | None:
         case rec.Started(issue_id, worker_id, attempt, _, title, priority) as started:
             again = f" (attempt {attempt})" if attempt > 1 else ""
             by = f" by {printable(started.agent, 40)}" if started.agent else ""
+            if started.instead_of:
+                model = f" {printable(started.model, 40)}" if started.model else ""
+                by += f"{model} instead of {printable(started.instead_of, 80)}"
             return (
                 f"{worker_id:>4} started  {_id(issue_id)} P{priority}{again}{by}"
                 f" {printable(title, TITLE_WIDTH)}"

@@ -133,6 +133,7 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
         return [Reason(Cause.UNCLOSED, text, remedy)]
     most = picture.facts.attempts_max
     attempt = f"attempt {facts.attempt} of {most}" if most else f"attempt {facts.attempt}"
+    attempt += f" by {facts.by}" if facts.by else ""
     match facts.in_flight:
         case "running":
             took = span(facts.running_seconds or 0.0)
@@ -205,6 +206,7 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
             return [Reason(Cause.QUARANTINED, text, remedy)]
         case "cooling" if facts.again_seconds is not None:
             attempt = f"attempt {facts.attempt}" + (f" of {most}" if most else "")
+            attempt += f" by {facts.by}" if facts.by else ""
             text = f"cooling down until {picture.at(facts.again_seconds)}: then {attempt}{last}"
             remedy = f"wait, or 'beads-workers retry {issue_id}' to try it now"
             until = picture.now + facts.again_seconds

@@ -126,7 +126,18 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         behind=parts.landings.behind(issue),
         gate_seconds=parts.landings.gate_seconds(issue),
         no_verdict=parts.landings.no_verdict(issue),
+        by=_by(parts, issue),
     )
+
+
+def _by(parts: Parts, issue: Issue) -> str:
+    if issue.attempt:
+        started = issue.attempt.started
+        return f"{started.agent} {started.model}".rstrip() if started.instead_of else ""
+    if not parts.agents.is_last_of_several(issue):
+        return ""
+    stronger = dict.fromkeys(f"{c.agent} {c.model}" for c in parts.agents.stronger_tries(issue))
+    return " or ".join(each.rstrip() for each in stronger)
 
 
 def _trouble(parts: Parts) -> TrackerTrouble | None:
