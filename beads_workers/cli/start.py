@@ -244,7 +244,7 @@ def register(app: typer.Typer) -> None:
     ),
     last=(
         *("worktree", "shared_checkout", "notify", "web", "web_control", "metrics", "trace"),
-        *("wait", "state_dir", "json_lines", "shared", "no_dashboard"),
+        *("wait", "service", "state_dir", "json_lines", "shared", "no_dashboard"),
     ),
 )
 def start(
@@ -267,6 +267,14 @@ def start(
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be taken, and how it is run.")
+    ] = False,
+    service: Annotated[
+        bool,
+        typer.Option(
+            "--service",
+            help="Print a systemd user unit that starts this, with these options.",
+            rich_help_panel=FLEET,
+        ),
     ] = False,
     json_lines: Annotated[
         bool, typer.Option("--json", help="One JSON object per event.", rich_help_panel=FLEET)
@@ -291,7 +299,31 @@ def start(
         detach=detach, wait=wait, as_json=json_lines, draw=not no_dashboard, dry_run=dry_run
     )
     options = replace(options, command=command_of(ctx))
+    if service:
+        if detach or dry_run or json_lines:
+            raise typer.BadParameter(
+                "a unit runs in the foreground, and prints plain lines: leave out -d, --dry-run and"
+                " --json",
+                param_hint="'--service'",
+            )
+        print_unit(options, tuple(issues or ()), tuple(sys.argv[1:]))
+        return
     run_start(options, tuple(issues or ()), shown, tuple(sys.argv[1:]))
+
+
+def print_unit(options: Options, issues: tuple[str, ...], argv: tuple[str, ...]) -> None:
+    """Print the unit of this start; raise ``CommandError`` if there can be none."""
+    from beads_workers.cli import service
+    from beads_workers.cli.preparation import plan_of, planned
+    from beads_workers.cli.trust import refuse_untrusted, settle
+
+    service.refuse_secrets(argv)
+    resolved = settle(options, may_ask=False)
+    refuse_untrusted(resolved, tells=False)
+    plan = plan_of(resolved, issues, owned=True)
+    service.check(plan)
+    path = os.environ.get("PATH", os.defpath)
+    print(service.unit(planned(plan), resolved.origin, argv, path), end="")
 
 
 @dataclass(frozen=True, slots=True)

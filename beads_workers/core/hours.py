@@ -73,6 +73,11 @@ def moment(text: str, after: float, zone: tzinfo | None = None) -> float:
     return after + seconds
 
 
+def is_of_day(text: str) -> bool:
+    """Return whether a moment is a time of day, which comes again each day."""
+    return _OF_DAY.fullmatch(text) is not None
+
+
 def written(at: float) -> str:
     """Return a moment as text that means the same moment whenever it is read."""
     return datetime.fromtimestamp(at, UTC).isoformat()
