@@ -76,8 +76,8 @@ class TrackerTrouble:
 class Facts:
     """The scheduler. ``state``: of the run, as in ``RunState`` in lower case, or ``none``.
 
-    ``state_reason``: why that is so, if there is more to say; ``begins_seconds``: until a waiting
-    run begins. ``attempts_max``: 0 if the fleet does
+    ``state_reason``: why that is so, if there is more to say; ``begins_at``: epoch
+    seconds at which a waiting run begins. ``attempts_max``: 0 if the fleet does
     not decide that. ``slots``: workers that could have a task, ``busy`` of them have one;
     ``starting``: processes of ours that are not connected yet. ``unsent``: claimed and not yet with
     a worker. ``ended``: issues that came to their end in this run, of ``issues_max``.
@@ -106,7 +106,7 @@ class Facts:
     issues: tuple[IssueFacts, ...] = ()
     more: bool = False
     state_reason: str = ""
-    begins_seconds: float | None = None
+    begins_at: float | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     accounts: tuple[AccountFacts, ...] = ()
     all_closed: bool = False

@@ -219,9 +219,9 @@ def of_the_fleet(picture: Picture) -> list[Reason]:
     """Return the fleet's own reasons, which hold back every issue."""
     facts = picture.facts
     why = f": {facts.state_reason}" if facts.state_reason else ""
-    if facts.state == "waiting" and facts.begins_seconds is not None:
-        until = picture.now + facts.begins_seconds
-        text = f"the fleet begins at {picture.at(facts.begins_seconds)} (--start-at)"
+    if facts.state == "waiting" and (until := facts.begins_at) is not None:
+        begins = picture.at(until + 0.01 - picture.now)  # Not 22:59:59 for want of a nanosecond.
+        text = f"the fleet begins at {begins} (--start-at)"
         return [Reason(Cause.PAUSED, text, "'beads-workers resume' begins at once", until=until)]
     simple = {
         NO_FLEET: (Cause.NO_FLEET, "no fleet is running here", "'beads-workers start'"),

@@ -56,7 +56,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     return Facts(
         state=parts.state.name.lower(),
         state_reason="" if parts.state_reason == BY_HAND else parts.state_reason,
-        begins_seconds=_begins(parts),
+        begins_at=parts.settings.start_at if parts.state is RunState.WAITING else None,
         run_id=parts.run_id,
         source=settings.source,
         tracker=settings.tracker,
@@ -78,12 +78,6 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         accounts=tuple(_accounts(parts)),
         all_closed=parts.agents.all_closed(),
     )
-
-
-def _begins(parts: Parts) -> float | None:
-    if parts.state is not RunState.WAITING or parts.settings.start_at is None:
-        return None
-    return round(max(0.0, parts.settings.start_at - parts.effects.epoch), 1)
 
 
 def _accounts(parts: Parts) -> Iterator[AccountFacts]:
