@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 from beads_workers import registry
 from beads_workers.core import commit_form, limits
 from beads_workers.core.budget import read_budget
+from beads_workers.core.hours import read_moment
 from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
 from beads_workers.core.settings import LANDING_STYLES
 from beads_workers.core.times import parse_duration
@@ -112,6 +113,9 @@ def _duration_or_never(low: float) -> ValueKind[str]:
 def seconds_or_never(text: str) -> float | None:
     """Return the seconds of such an option; None for never."""
     return None if text == NEVER else parse_duration(text)
+
+
+MOMENT = ValueKind(read_moment, metavar="TIME")
 
 
 def _text(value: Any) -> str:
@@ -483,6 +487,14 @@ class Options:
         _integer(1, 1_000_000_000), help="End after this many issues.", panel=ENDING
     )
     max_runtime: float | None = _option(_duration(0.001), help="End after this long.", panel=ENDING)
+    until: str | None = _option(
+        MOMENT,
+        help="Begin nothing from 07:00 on, or after 8h; drain, and end.",
+        panel=ENDING,
+    )
+    start_at: str | None = _option(
+        MOMENT, help="Wait until 23:00, or for 2h, before the first attempt.", panel=ENDING
+    )
     idle_timeout: float | None = _option(
         _duration(0.001), help="End when idle for this long.", panel=ENDING
     )
@@ -746,7 +758,7 @@ class AgentTable:
     """``[agents.NAME]``: how an agent is called; see ``core.settings.Agent``.
 
     ``argv``: the whole command; with an ``adapter``, only the program. ``prompt``: the text of the
-    template.
+    template. ``escalate``: a model or an agent for the last attempt.
     """
 
     argv: tuple[str, ...] = ()
@@ -756,6 +768,7 @@ class AgentTable:
     arguments: tuple[str, ...] | None = None
     prices: Mapping[str, tuple[float, ...]] | None = None
     at_once: int | None = None
+    escalate: str | None = None
 
 
 @value

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from beads_workers.agents.adapter import load
+from beads_workers.checks.hours import hours_of
 from beads_workers.checks.named_agents import in_worktree
 from beads_workers.checks.project import TrackerChoice
 from beads_workers.checks.rules import Check, misused
@@ -71,6 +73,7 @@ def settings_of(
 ) -> FleetSettings:
     """Return the settings of a fleet whose tracker and work are known."""
     options = resolved.options
+    start_at, until = hours_of(options, time.time())
     return FleetSettings(
         workers=options.workers or 0,
         source=tracker.source,
@@ -95,6 +98,8 @@ def settings_of(
         approve=bool(options.approve),
         issues_max=options.limit,
         runtime_max_seconds=options.max_runtime,
+        start_at=start_at,
+        until=until,
         idle_timeout_seconds=options.idle_timeout,
         poll_seconds=known(options.poll),
         stop_seconds=known(options.stop_timeout),

@@ -10,20 +10,23 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from beads_workers.agents.adapter import Adapter, AgentRequest, load
 from beads_workers.agents.presets import PLAIN_PROMPT, PLAIN_PROMPT_IN_WORKTREE, find_agents
 from beads_workers.agents.prompt import check_template
 from beads_workers.checks.rules import Check, misused
-from beads_workers.core.settings import Agent
+from beads_workers.core.agent_work import AGENT_LABEL, MODEL_LABEL
+from beads_workers.core.settings import Agent, StrongerTry
 from beads_workers.options import AgentTable, Resolved, as_toml
 
 PLAIN = "plain"
 
 
 def find_fleet_agents(resolved: Resolved) -> tuple[Agent, ...] | Check:
-    """Return the agents of ``--agent``, the first one preferred, or why one is unknown."""
+    """Return the agents of ``--agent``, the first one preferred, or why one is unknown.
+    Agents that only make last attempts come behind them."""
     named = [name.strip() for name in (resolved.options.agent or "").split(",")]
     found: list[Agent] = []
     for name in (name for name in dict.fromkeys(named) if name):
@@ -31,6 +34,13 @@ def find_fleet_agents(resolved: Resolved) -> tuple[Agent, ...] | Check:
         if isinstance(agent, Check):
             return agent
         found.append(agent)
+    for name in dict.fromkeys(each.escalate.agent for each in found if each.escalate):
+        if name in (each.name for each in found):
+            continue
+        reserve = find_agent(resolved, name)
+        if isinstance(reserve, Check):
+            return reserve
+        found.append(replace(reserve, escalate=None, reserve=True))
     return tuple(found)
 
 
@@ -48,6 +58,9 @@ def find_agent(resolved: Resolved, name: str) -> Agent | Check:
         return prompt
     # A table with a whole command uses an adapter only if it names one.
     if table is not None and table.argv and not table.adapter:
+        if table.escalate:
+            text = f"[agents.{name}] escalate: the fleet chooses among agents with an adapter only"
+            return misused("settings", text, f"leave it out, or give {name} an adapter")
         return Agent(name, table.argv, prompt or PLAIN_PROMPT)
     assert adapter is not None, "a table without a command has been refused"
     if prompt and (why := check_template(prompt)) is not None:
@@ -64,7 +77,39 @@ def find_agent(resolved: Resolved, name: str) -> Agent | Check:
         account=account_of(adapter, os.environ),
         login=adapter.program.login if adapter.program is not None else "",
     )
-    return made if table is None else _as_the_table_says(made, table)
+    if table is None:
+        return made
+    to = stronger_try(resolved, name, table.escalate) if table.escalate else None
+    return to if isinstance(to, Check) else replace(_as_the_table_says(made, table), escalate=to)
+
+
+def stronger_try(resolved: Resolved, name: str, text: str) -> StrongerTry | Check:
+    """Return who makes the last attempt of an agent, or why that agent is unknown.
+
+    ``text``: the name of an agent, or a model of the agent ``name``; prefixes say which it is.
+    """
+    if text.startswith(MODEL_LABEL):
+        return StrongerTry(name, text.removeprefix(MODEL_LABEL))
+    other = text.removeprefix(AGENT_LABEL)
+    known = {*presets(), *resolved.agents}
+    if other == text and other not in known:
+        near = get_close_matches(other, known, n=1, cutoff=0.75)
+        # "gemini-3" is a model, "codx" is no name of one.
+        if not near or other.startswith(near[0]):
+            return StrongerTry(name, other)
+        wrong = f"[agents.{name}] escalate = {as_toml(text)}: no such agent"
+        hint = f"did you mean {near[0]}? A model of this name is {as_toml(MODEL_LABEL + other)}"
+        return misused("settings", wrong, hint)
+    if other not in known:
+        return _unknown(other, resolved)
+    if other == name:
+        wrong = f"[agents.{name}] escalate names the agent itself"
+        return misused("settings", wrong, 'name a model of it: escalate = "opus"')
+    table = resolved.agents.get(other)
+    if table is not None and table.argv and not table.adapter:
+        wrong = f"[agents.{name}] escalate = {as_toml(text)}: {other} has no adapter"
+        return misused("settings", wrong, f"give [agents.{other}] an adapter")
+    return StrongerTry(other)
 
 
 def account_of(adapter: Adapter, environment: Mapping[str, str]) -> str:
@@ -117,8 +162,6 @@ def _prompt(resolved: Resolved, table: AgentTable | None) -> str | Check:
 
 
 def _unknown(name: str, resolved: Resolved) -> Check:
-    from difflib import get_close_matches
-
     table = f"[agents.{as_toml(name) if not name.replace('-', '_').isidentifier() else name}]"
     if (adapter := load(name)) is not None and adapter.untried:
         text = f"{name} was never tried here, so it is not taken by its name alone"

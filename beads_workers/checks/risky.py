@@ -90,6 +90,7 @@ RISKY_OF_AGENTS: Mapping[str, Risk] = {
     "arguments": Risk("says what an agent may do"),
     "adapter": Risk("says what is run, and what it may do"),
     "prices": Risk("decides what a budget counts"),
+    "escalate": Risk("has a dearer model, or another agent, work"),
 }
 """Keys of ``[agents.NAME]`` about which the user is asked."""
 

@@ -165,6 +165,7 @@ def _agent(where: str, table: dict[str, Any]) -> AgentTable:
         "arguments": read_command,
         "prices": _prices,
         "at_once": _at_once,
+        "escalate": TEXT.read,
     }
     values: dict[str, Any] = {}
     for key, value in table.items():

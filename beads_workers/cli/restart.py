@@ -26,6 +26,7 @@ def restart(
     trust: Trust = False,
 ) -> None:
     """Stop the fleet and start it again as it was started."""
+    from beads_workers.checks.hours import no_time_left
     from beads_workers.cli.config import from_typed
     from beads_workers.cli.start import StartView, run_start
     from beads_workers.cli.trust import refuse_untrusted, settle
@@ -40,6 +41,10 @@ def restart(
         raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
     os.chdir(earlier.folder)
     options = replace(from_typed(earlier.typed), trust=TRUST_ALL if trust else None)
+    if (wrong := no_time_left(options)) is not None:
+        raise CommandError(wrong.text, "start it anew, with another --until", EXIT_USAGE)
+    if client.ask("bw.status")["state"] != "waiting":
+        options = replace(options, start_at=None)  # Its time has come, or a person began.
     resolved = settle(options)
     refuse_untrusted(resolved)  # While there still is a fleet.
     client.send("bw.stop")

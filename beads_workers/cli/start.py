@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +25,13 @@ from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
 from beads_workers.cli.web import with_port
+from beads_workers.core.hours import written
 from beads_workers.core.settings import Agent, FleetSettings, understood
 from beads_workers.core.text import printable
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import FLEET, Options
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
+from beads_workers.ui.agents import clock
 
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult
@@ -54,6 +57,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         *(agent_lines(settings) or [("command", printable(shown_command(settings.work), 160))]),
         *_also_run(settings),
         ("workers", f"{settings.workers}{until}{'' if settings.workers else NOBODY}"),
+        *_shown_hours(settings),
         ("folder", printable(shown_place(settings))),
         *_metrics(started),
         *_web(started),
@@ -61,6 +65,15 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("fleet", f"pid {started['pid']}, {started['socket']}, run {started['run_id']}"),
     ):
         print(f"ok {name:<8} {text}", file=sys.stderr)
+
+
+def _shown_hours(settings: FleetSettings) -> Iterator[tuple[str, str]]:
+    """Yield the times from which on, and until when, attempts begin."""
+    now = time.time()
+    if settings.start_at is not None and settings.start_at > now:
+        yield "start at", f"{clock(settings.start_at, now)}; 'beads-workers resume' begins at once"
+    if settings.until is not None:
+        yield "until", f"{clock(settings.until, now)}; what runs then may finish"
 
 
 def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
@@ -109,7 +122,12 @@ ACCOUNT_CHARS = 4
 
 def _agent(agent: Agent) -> str:
     model = f", model {printable(agent.model, 40)}" if agent.model else ""
-    return f"{printable(agent.name, 40)}{model}, account {agent.account[:ACCOUNT_CHARS]}..."
+    last = ", for last attempts" if agent.reserve else ""
+    if agent.escalate is not None:
+        to = agent.escalate
+        who = to.model if to.agent == agent.name else to.agent
+        last = f", last attempt by {printable(who, 40)}"
+    return f"{printable(agent.name, 40)}{model}{last}, account {agent.account[:ACCOUNT_CHARS]}..."
 
 
 def _metrics(started: dict[str, Any]) -> list[tuple[str, str]]:
@@ -226,7 +244,7 @@ def register(app: typer.Typer) -> None:
     ),
     last=(
         *("worktree", "shared_checkout", "notify", "web", "web_control", "metrics", "trace"),
-        *("wait", "state_dir", "json_lines", "shared", "no_dashboard"),
+        *("wait", "service", "state_dir", "json_lines", "shared", "no_dashboard"),
     ),
 )
 def start(
@@ -249,6 +267,14 @@ def start(
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be taken, and how it is run.")
+    ] = False,
+    service: Annotated[
+        bool,
+        typer.Option(
+            "--service",
+            help="Print a systemd user unit that starts this, with these options.",
+            rich_help_panel=FLEET,
+        ),
     ] = False,
     json_lines: Annotated[
         bool, typer.Option("--json", help="One JSON object per event.", rich_help_panel=FLEET)
@@ -273,7 +299,31 @@ def start(
         detach=detach, wait=wait, as_json=json_lines, draw=not no_dashboard, dry_run=dry_run
     )
     options = replace(options, command=command_of(ctx))
+    if service:
+        if detach or dry_run or json_lines:
+            raise typer.BadParameter(
+                "a unit runs in the foreground, and prints plain lines: leave out -d, --dry-run and"
+                " --json",
+                param_hint="'--service'",
+            )
+        print_unit(options, tuple(issues or ()), tuple(sys.argv[1:]))
+        return
     run_start(options, tuple(issues or ()), shown, tuple(sys.argv[1:]))
+
+
+def print_unit(options: Options, issues: tuple[str, ...], argv: tuple[str, ...]) -> None:
+    """Print the unit of this start; raise ``CommandError`` if there can be none."""
+    from beads_workers.cli import service
+    from beads_workers.cli.preparation import plan_of, planned
+    from beads_workers.cli.trust import refuse_untrusted, settle
+
+    service.refuse_secrets(argv)
+    resolved = settle(options, may_ask=False)
+    refuse_untrusted(resolved, tells=False)
+    plan = plan_of(resolved, issues, owned=True)
+    service.check(plan)
+    path = os.environ.get("PATH", os.defpath)
+    print(service.unit(planned(plan), resolved.origin, argv, path), end="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +365,8 @@ def run_start(
     drawn = Drawn(quiet=how.as_json)
     plan = plan_of(resolved, issues, owned=not how.detach, progress=drawn)
     warnings = check_start(plan, quiet=how.as_json, last=not how.dry_run)
-    settings = replace(planned(plan), typed=typed_options(resolved), argv=argv)
+    settings = planned(plan)
+    settings = replace(settings, typed=typed_options(resolved) | _hours(settings), argv=argv)
     if launch is None:
         from beads_workers.cli.dry_run import show
 
@@ -328,6 +379,12 @@ def run_start(
         proving = _proving(plan.proving, settings)
         _run(launch, settings, page, proving, as_json=how.as_json, draw=how.draw)
     _detach(launch, settings, page, as_json=how.as_json, wait=how.wait)
+
+
+def _hours(settings: FleetSettings) -> dict[str, str]:
+    """Return the hours as options that mean the same moments later (``restart``)."""
+    hours = {"start_at": settings.start_at, "until": settings.until}
+    return {name: written(at) for name, at in hours.items() if at is not None}
 
 
 def _repair_moved(settings: FleetSettings) -> None:

@@ -137,8 +137,8 @@ def _row(
         "reason": closed.why[: limits.ERROR_CHARS_MAX] if closed else None,
         "remedy": closed.todo or None if closed else None,
         "until_seconds": round(until - now, 1) if until else None,
-        "until": _shown_time(until) if until else None,
-        "probe_at": _shown_time(closed.probe_at) if closed else None,
+        "until": shown_time(until) if until else None,
+        "probe_at": shown_time(closed.probe_at) if closed else None,
         "utilization": utilization,
         "waiting": waiting if closed else 0,
     }
@@ -148,7 +148,8 @@ def _spend(spend: Spend) -> dict[str, Any]:
     return {"usd": round(spend.money, 6), "tokens": spend.tokens.total}
 
 
-def _shown_time(epoch: float) -> str:
+def shown_time(epoch: float) -> str:
+    """Return epoch seconds as a time of ``status --json``."""
     try:
         moment = datetime.fromtimestamp(epoch, UTC)
     except (OverflowError, ValueError, OSError):

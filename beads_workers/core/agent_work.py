@@ -35,7 +35,8 @@ def agents_for(job: Job, agents: Sequence[Agent]) -> list[tuple[Agent, str]]:
     named = [x.removeprefix(AGENT_LABEL) for x in job.labels if x.startswith(AGENT_LABEL)]
     models = [x.removeprefix(MODEL_LABEL) for x in job.labels if x.startswith(MODEL_LABEL)]
     known = {agent.name: agent for agent in agents}
-    chosen = [known[name] for name in named if name in known] or agents
+    chosen = [known[name] for name in named if name in known]
+    chosen = chosen or [agent for agent in agents if not agent.reserve]
     return [(agent, models[0] if models else agent.model) for agent in chosen]
 
 
@@ -54,6 +55,8 @@ class AgentWork:
         work = settings.work
         self.agents = {} if work.command else {a.name: a for a in work.agents if a.adapter}
         """The agents by their names; none if a command does the work."""
+        self._usual = [agent for agent in self.agents.values() if not agent.reserve]
+        self._policy = settings.policy
         self._reviewer = work.review
         self._budget = settings.budget
         self._issue_budget = settings.issue_budget or Budget()
@@ -96,7 +99,7 @@ class AgentWork:
         if self.spent() is not None:
             return 0
         rooms: dict[receipts.AccountId, int] = {}
-        for agent in self.agents.values():
+        for agent in self._usual:
             each = self._candidate(agent, agent.model)
             others = rooms.get(each.account, 0)
             places = others + self._places(each)
@@ -128,7 +131,7 @@ class AgentWork:
 
     def all_closed(self) -> bool:
         """Return whether every agent's account is closed, however many places are free."""
-        each = [self._candidate(agent, agent.model) for agent in self.agents.values()]
+        each = [self._candidate(agent, agent.model) for agent in self._usual]
         return bool(each) and not any(map(self.accounts.is_open_to, each))
 
     def spent(self) -> str | None:
@@ -222,6 +225,9 @@ class AgentWork:
             believed = work if self._lands and work.head else None
             return replace(outcome, receipt=believed), Blame()
         self._running[candidate.agent] -= 1
+        if outcome.receipt is not None and candidate.instead_of:
+            receipt = replace(outcome.receipt, instead_of=candidate.instead_of)
+            outcome = replace(outcome, receipt=receipt)
         outcome = self._alike.judged(candidate, issue, outcome)
         receipt = outcome.receipt
         refusal = receipt.refusal if receipt is not None else None
@@ -286,10 +292,35 @@ class AgentWork:
         return earlier is not None and bool(earlier.refused)
 
     def _candidates(self, job: Job) -> list[receipts.Candidate]:
+        is_last = self.is_last_of_several(self._effects.issues.known.get(job.issue_id))
         return [
-            self._candidate(agent, model)
+            (is_last and self._stronger(job.labels, agent)) or self._candidate(agent, model)
             for agent, model in agents_for(job, list(self.agents.values()))
         ]
+
+    def is_last_of_several(self, issue: Issue | None) -> bool:
+        """Return whether the next charge, after others, quarantines the issue."""
+        if issue is None or self._policy.hand_back:
+            return False
+        return 0 < issue.charged >= self._policy.attempts_max - 1
+
+    def stronger_tries(self, issue: Issue) -> list[receipts.Candidate]:
+        """Return who is to make the last attempt at an issue instead of its usual agents."""
+        labels = issue.claimed.labels if issue.claimed else ()
+        each = (self._stronger(labels, agent) for agent in self._usual)
+        return [candidate for candidate in each if candidate is not None]
+
+    def _stronger(self, labels: Sequence[str], agent: Agent) -> receipts.Candidate | None:
+        """Return who makes the agent's last attempt; None if that is the agent as it is.
+        What a label says of an issue holds to its end."""
+        to = agent.escalate
+        if to is None or any(label.startswith(MODEL_LABEL) for label in labels):
+            return None
+        if to.agent != agent.name and any(label.startswith(AGENT_LABEL) for label in labels):
+            return None
+        usual = f"{agent.name} {agent.model}".rstrip()
+        made = self._candidate(self.agents[to.agent], to.model or self.agents[to.agent].model)
+        return replace(made, instead_of=usual)
 
     def _candidate(self, agent: Agent, model: str) -> receipts.Candidate:
         return receipts.Candidate(

@@ -123,8 +123,9 @@ class ClaimScheduler:
         self._recheck = self._parts.state is RunState.RUNNING
 
     def poll(self) -> None:
-        """Ask again, although nothing is known to have changed."""
-        self._exhausted = self._looked = False
+        """Ask again, although nothing is known to have changed; not if nothing may begin yet."""
+        if self._parts.state is not RunState.WAITING:
+            self._exhausted = self._looked = False
 
     def coming(self) -> bool:
         """Return whether work may come in a moment.
@@ -365,6 +366,8 @@ class ClaimScheduler:
     def _listing_due(self) -> bool:
         # Even without any slot, --until-empty has to see that nothing is left.
         idle = not self._tasks.in_flight and not self._looked and not self._parts.degraded.stop
+        if self._parts.state is RunState.WAITING:
+            return idle  # People see what is to come.
         return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
 
     def _note_listing(self, taken: Taken) -> None:

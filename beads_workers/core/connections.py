@@ -497,7 +497,7 @@ class Connections:
 
 
 _KNOWN = (ConnState.IDLE, ConnState.READY, ConnState.RESERVED, ConnState.BUSY)
-_TAKING = (RunState.RUNNING, RunState.PAUSED)
+_TAKING = (RunState.WAITING, RunState.RUNNING, RunState.PAUSED)
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)
 
 

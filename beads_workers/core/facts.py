@@ -22,7 +22,8 @@ class IssueFacts:
     the next one; ``charged`` have been counted. ``pending``: the ``Action`` of its pending write,
     refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are closed.
     ``behind``: issues that are to land before it; ``gate_seconds``: for how long the gate has run
-    that it is in, or waits for; ``no_verdict``: why no gate had a verdict on it so far.
+    that it is in, or waits for; ``no_verdict``: why no gate had a verdict on it so far. ``by``: who
+    makes this attempt, the last one, in the place of its usual agent.
     """
 
     issue_id: str
@@ -42,6 +43,7 @@ class IssueFacts:
     behind: tuple[str, ...] = ()
     gate_seconds: float | None = None
     no_verdict: str = ""
+    by: str = ""
 
 
 @value
@@ -74,7 +76,8 @@ class TrackerTrouble:
 class Facts:
     """The scheduler. ``state``: of the run, as in ``RunState`` in lower case, or ``none``.
 
-    ``state_reason``: why that is so, if there is more to say. ``attempts_max``: 0 if the fleet does
+    ``state_reason``: why that is so, if there is more to say; ``begins_at``: epoch
+    seconds at which a waiting run begins. ``attempts_max``: 0 if the fleet does
     not decide that. ``slots``: workers that could have a task, ``busy`` of them have one;
     ``starting``: processes of ours that are not connected yet. ``unsent``: claimed and not yet with
     a worker. ``ended``: issues that came to their end in this run, of ``issues_max``.
@@ -103,6 +106,7 @@ class Facts:
     issues: tuple[IssueFacts, ...] = ()
     more: bool = False
     state_reason: str = ""
+    begins_at: float | None = None
     source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     accounts: tuple[AccountFacts, ...] = ()
     all_closed: bool = False

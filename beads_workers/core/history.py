@@ -285,7 +285,7 @@ class _WholeRun(Board):
                 self.all_notes.append(Note(now, level, text))
             case rec.GateRan():
                 self._gate(entry.record)
-            case rec.RunChanged("paused", reason):
+            case rec.RunChanged("paused" | "waiting", reason):
                 self.pause = self.pause or Interval(now, None, reason)
             case rec.RunChanged() if self.pause is not None:
                 self.pauses.append(replace(self.pause, ended=now))

@@ -321,7 +321,8 @@ class Tasks:
         ids = job.issue_id, worker_id, attempt, request_id
         spans = traced.own, traced.parent, traced.state
         who = in_flight.candidate
-        started = rec.Started(*ids, job.title, job.priority, *spans, who.agent, who.model)
+        chosen = who.agent, who.model, who.instead_of
+        started = rec.Started(*ids, job.title, job.priority, *spans, *chosen)
         if who is not NOBODY:
             self._agents.begun(job.issue_id, who)
         if in_flight.issue.state is IssueState.CLAIMED:

@@ -34,7 +34,8 @@ class Record:
 class RunStarted(Record):
     """The first line of a run. ``agents``: those that are understood, by their names.
     ``lands``: a success with a branch lands before it is closed. ``argv``: what was typed after the
-    program's name; empty if that was very long."""
+    program's name; empty if that was very long. ``until``: epoch seconds from which on it begins
+    nothing (``--until``); 0 for none."""
 
     run_id: str
     pid: int
@@ -49,6 +50,7 @@ class RunStarted(Record):
     agents: tuple[str, ...] = ()
     lands: bool = False
     argv: tuple[str, ...] = ()
+    until: float = 0.0
 
 
 @value
@@ -100,10 +102,12 @@ class CheckpointEnded(Record):
 
 @value
 class RunChanged(Record):
-    """The orchestrator's state: a name of ``RunState``. ``reason``: a SHUTDOWN reason, or why."""
+    """The orchestrator's state: a name of ``RunState``. ``reason``: a SHUTDOWN reason, or why.
+    ``until``: epoch seconds at which the state ends by itself; 0 if it does not."""
 
     state: str
     reason: str = ""
+    until: float = 0.0
 
 
 @value
@@ -233,7 +237,8 @@ class Started(Record):
 
     ``traceparent`` of its span, ``trace_parent`` of the one that it continues, and ``tracestate``:
     W3C headers, "" if there is no tracer, or no such header. ``agent`` and ``model``: who works on
-    it, "" if no agent does, or the agent chooses the model itself.
+    it, "" if no agent does, or the agent chooses the model itself. ``instead_of``: whose last
+    attempt it is, as in a receipt.
     """
 
     issue_id: str
@@ -247,6 +252,7 @@ class Started(Record):
     tracestate: str = ""
     agent: str = ""
     model: str = ""
+    instead_of: str = ""
 
 
 @value

@@ -12,6 +12,7 @@ from beads_workers.core.claims import ClaimScheduler
 from beads_workers.core.commands import End, HangUp
 from beads_workers.core.connections import Connections
 from beads_workers.core.events import FatalError, StopAsked
+from beads_workers.core.hours import ENDED, Hours
 from beads_workers.core.inflight import InFlight
 from beads_workers.core.issues import OUT, Standing
 from beads_workers.core.journal import BudgetSpent, RunChanged, RunEnded
@@ -36,6 +37,9 @@ BREAKER_HINT = "put that right, then 'beads-workers resume'"
 """Advice after a spawn storm has opened the circuit breaker; the end of such a pause's reason."""
 
 
+_WORKING = (RunState.RECOVERING, RunState.WAITING, RunState.RUNNING, RunState.PAUSED)
+
+
 class Ending:
     """Owns the state of the run."""
 
@@ -47,6 +51,7 @@ class Ending:
         self._sender = sender
         self._connections = connections
         self._scheduler = scheduler
+        self._hours = Hours(self._effects, parts.settings.start_at, parts.settings.until)
         self._stop_seconds = parts.settings.stop_seconds
         self._settle_seconds = limits.SETTLE_TIMEOUT_SECONDS
         self._exit_code = 0
@@ -57,12 +62,43 @@ class Ending:
 
     def move(self, stimulus: RunStimulus, reason: str = "") -> RunReaction:
         """Change the state by the table, and do what goes with it."""
-        move = step(RUN, self._parts.state, stimulus)
-        if move.to is not self._parts.state:
+        before = self._parts.state
+        move = step(RUN, before, stimulus)
+        if move.to is not before:
             self._parts.state, self._parts.state_reason = move.to, reason
-            self._effects.write(RunChanged(move.to.name.lower(), reason))
+            until = (self._hours.start_at or 0.0) if move.to is RunState.WAITING else 0.0
+            self._effects.write(RunChanged(move.to.name.lower(), reason, until))
+        if before is RunState.WAITING:
+            self._count_runtime()
         self._react(move.reaction)
         return move.reaction
+
+    def begin(self) -> None:
+        """Set the timers of a run that begins now."""
+        self.look_at_hours()
+        if not self._hours.is_early:
+            self._count_runtime()
+
+    def _count_runtime(self) -> None:
+        if (seconds := self._parts.settings.runtime_max_seconds) is not None:
+            self._effects.timers.set(RUN_OUT, self._effects.now + seconds)
+
+    def recovered(self) -> None:
+        """Begin to work, or wait for ``--start-at``: the earlier run is settled."""
+        if self._hours.is_early:
+            self.move(RunStimulus.RECOVERED_EARLY, "--start-at")
+        else:
+            self.move(RunStimulus.RECOVERED)
+
+    def look_at_hours(self) -> None:
+        """Begin to work, or begin nothing more, if the wall clock says so."""
+        if self._hours.is_over:
+            if self._parts.state in _WORKING:
+                self.stop(StopAsked(drain=True, reason="idle_timeout", why=ENDED))
+            return
+        if self._parts.state is RunState.WAITING and not self._hours.is_early:
+            self.move(RunStimulus.BEGIN)
+        self._hours.look_later()
 
     def stop(self, asked: StopAsked) -> None:
         """Stop, gracefully or now; asking again can only make it sooner."""
@@ -101,6 +137,8 @@ class Ending:
             self.stop(StopAsked(reason="error", exit_code=7, why=unlanded))
         elif state is RunState.RUNNING:
             self._consider_empty()
+        elif state is RunState.WAITING and self._crashed_out():
+            self._give_up()
         elif state is RunState.DRAINING and not self._is_busy():
             self.move(RunStimulus.DRAINED, "drained")
         lands = self._lands_on and self._parts.landings.is_busy()
@@ -280,14 +318,9 @@ class Ending:
 
     def _consider_empty(self) -> None:
         parts = self._parts
-        if (
-            parts.supervisor.crashed_out
-            and not parts.supervisor.members
-            and not len(parts.registry)
-        ):
+        if self._crashed_out():
             # Also with issues in hand: no worker is left that could ever work on them.
-            why = "every worker crashed at its start"
-            self.stop(StopAsked(reason="error", exit_code=1, why=why))
+            self._give_up()
             return
         in_hand = parts.tasks.in_hand() or parts.landings.waiting()
         if in_hand and not self._only_failing_closes():
@@ -308,6 +341,15 @@ class Ending:
             self._effects.timers.set(
                 IDLE_OUT, self._effects.now + parts.settings.idle_timeout_seconds
             )
+
+    def _crashed_out(self) -> bool:
+        supervisor = self._parts.supervisor
+        nobody = not supervisor.members and not len(self._parts.registry)
+        return bool(supervisor.crashed_out and nobody)
+
+    def _give_up(self) -> None:
+        why = "every worker crashed at its start"
+        self.stop(StopAsked(reason="error", exit_code=1, why=why))
 
     def _is_empty(self) -> bool:
         parts = self._parts

@@ -27,6 +27,7 @@ from beads_workers.core.commands import Command
 from beads_workers.core.connections import Connections
 from beads_workers.core.control import Control
 from beads_workers.core.effects import RetryDue
+from beads_workers.core.hours import HOURS
 from beads_workers.core.issues import Issues
 from beads_workers.core.journal import Checkpointed, SettledRecord, UsageFound
 from beads_workers.core.landings import LANDER_DUE, LANDING_HELPLESS
@@ -94,8 +95,7 @@ class Orchestrator:
         self._effects.now = now
         for number in range(1, self._parts.settings.workers + 1):
             self._parts.supervisor.add(f"W{number}")
-        if (seconds := self._parts.settings.runtime_max_seconds) is not None:
-            self._effects.timers.set(RUN_OUT, now + seconds)
+        self._ending.begin()
         return self._effects.flush()
 
     def handle(
@@ -297,7 +297,7 @@ class Orchestrator:
             for inherited in event.inherited:
                 self._connections.inherit(inherited)
             self._parts.landings.begin()
-        self._ending.move(RunStimulus.RECOVERED)
+        self._ending.recovered()
         self._connections.serve_waiting(soon=True)
 
     def _due(self, key: Hashable) -> None:
@@ -340,6 +340,7 @@ class Orchestrator:
             SETTLE_TIMEOUT: self._ending.settle_timed_out,
             IDLE_OUT: self._ending.idle_out,
             RUN_OUT: self._ending.run_out,
+            HOURS: self._ending.look_at_hours,
         }
         if key == STOP_DEADLINE and self._parts.state is not RunState.STOPPING:
             return

@@ -58,11 +58,15 @@ class Closed:
 
 @value
 class Candidate:
-    """One way to run an issue: an agent of the fleet, its account, and the model."""
+    """One way to run an issue: an agent of the fleet, its account, and the model.
+
+    ``instead_of``: the agent and the model of all attempts but this last one (``escalate``).
+    """
 
     agent: str
     account: AccountId
     model: str = ""
+    instead_of: str = ""
 
 
 NOBODY = Candidate("", AccountId(""))
@@ -108,7 +112,8 @@ class Receipt:
     account was closed, its reviewer's; "" for ``agent``. ``denied``: tools that were refused.
     ``message``: its last words. ``lesson``: what the next attempt should know: the tail of verify's
     output, a reviewer's remarks. ``question``: what it asks a person, with the choices.
-    ``flags``: what a person should look at in the morning.
+    ``flags``: what a person should look at in the morning. ``instead_of``: whose last attempt it
+    is (``Candidate``).
     """
 
     verdict: str = ""
@@ -139,6 +144,7 @@ class Receipt:
     lesson: str = ""
     question: str = ""
     flags: tuple[str, ...] = ()
+    instead_of: str = ""
 
     @property
     def tokens(self) -> Tokens:

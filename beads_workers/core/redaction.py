@@ -94,6 +94,49 @@ def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
 
 
+_SHAPES = re.compile(
+    r"\b(?:sk-[\w-]{16,}|gh[opsu]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[a-z]-[\w-]{10,}"
+    r"|AKIA[A-Z0-9]{12,}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]+)",
+    re.ASCII,
+)
+"""Keys of well-known services, wherever they stand."""
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=[\"']?([^\s\"'$&]{4,})")
+_SECRETS = (
+    r"(?:PASSW\w*|PASSPHRASE|SECRET|TOKEN(?!S)|API[_-]?KEY|ACCESS[_-]?KEY|CREDENTIALS?"
+    r"|AUTHORIZATION|COOKIE)"
+)
+_SCHEME = r"(?:Bearer|Basic|Token)\b"
+_NAMED = re.compile(
+    rf"(?<!\S)--?[\w-]*{_SECRETS}[ \t=]+[\"']?[^\s\"'$-][^\s\"'$]{{3,}}"
+    rf"|{_SECRETS}[\"']?:[ \t]*[\"']?(?:{_SCHEME}[ \t]+)?(?!{_SCHEME})[^\s\"'$]{{4,}}"
+    r"|(?<!\S)(?:-u|--user)[ \t=]+[^\s\"':$]+:[^\s\"'$]+",
+    re.IGNORECASE,
+)
+"""A flag or a header with its value; a value that is a variable is none."""
+_LOGIN = re.compile(r"[A-Za-z][\w+.-]*://([^/\s\"'?#@:]*)(?::([^/\s\"'@]*))?@")
+_TYPED_CHARS_MIN = 8
+"""Length from which the value of a secret variable is found in a typed word: a shorter one may be a
+word of any command."""
+
+
+def typed_secret(word: str, environment: Mapping[str, str], before: str = "") -> bool:
+    """Return whether a word of a command line probably holds a secret.
+
+    The secrets of the environment count, which a shell has put there; logins in addresses; keys of
+    well-known services; and values of what is named like a secret. ``before``: the word before it.
+    """
+    known = (each for each in secrets_of(environment) if len(each) >= _TYPED_CHARS_MIN)
+    if _SHAPES.search(word) or any(each in word for each in known):
+        return True
+    for user, password in _LOGIN.findall(word):
+        if (password and not password.startswith("$")) or _is_key(user):
+            return True
+    if any(_NAMES.search(name) and not value.isdigit() for name, value in _ASSIGNED.findall(word)):
+        return True
+    line = f"{before} {word}" if before.startswith("--") and not word.startswith("-") else word
+    return _NAMED.search(line) is not None
+
+
 def shown(environment: Mapping[str, str]) -> dict[str, str]:
     """Return variables as people may see them: names, and no values."""
     return dict.fromkeys(environment, "***")

@@ -30,6 +30,15 @@ class ProbePace:
 
 
 @value
+class StrongerTry:
+    """Maker of the last attempt before an issue is quarantined. ``model``: "" for the agent's
+    own."""
+
+    agent: str
+    model: str = ""
+
+
+@value
 class Agent:
     """An AI agent: its command line, and the prompt that is piped to it and then closed.
 
@@ -39,7 +48,9 @@ class Agent:
     behind the adapter's own. ``prompt`` is a template (text, not a path), "" for the usual one.
     ``prices``: by a pattern of models, dollars for a million tokens (input, output, cached input).
     ``account``: whose limits it runs into (``core.accounts``). ``at_once``: how many attempts of it
-    may run; None for any number. ``login``: the command that logs it in.
+    may run; None for any number. ``login``: the command that logs it in. ``escalate``: who makes
+    the last attempt in its place; ``reserve``: it works only in the place of others, or if an issue
+    names it.
     """
 
     name: str
@@ -52,6 +63,8 @@ class Agent:
     account: str = ""
     at_once: int | None = None
     login: str = ""
+    escalate: StrongerTry | None = None
+    reserve: bool = False
 
 
 @value
@@ -283,7 +296,8 @@ class FleetSettings:
     ``approve``: a person approves each branch before it lands. ``landing``: None if branches are
     left as they are. ``tracing``: None if no spans are made.
     ``source_options``: what the kind of source needs to be opened (``kinds``); ``source_private``:
-    the same, if it may hold a secret, so that only the orchestrator is told.
+    the same, if it may hold a secret, so that only the orchestrator is told. ``start_at`` and
+    ``until``: epoch seconds before which, and from which on, no attempt begins.
     """
 
     workers: int
@@ -300,6 +314,8 @@ class FleetSettings:
     until_empty: bool = False
     issues_max: int | None = None
     runtime_max_seconds: float | None = None
+    start_at: float | None = None
+    until: float | None = None
     idle_timeout_seconds: float | None = None
     poll_seconds: float = limits.POLL_SECONDS
     stop_seconds: float = limits.STOP_SECONDS

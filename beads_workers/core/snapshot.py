@@ -288,6 +288,8 @@ class Board:
     run: rec.RunStarted | None = None
     state: str = "recovering"
     state_reason: str = ""
+    state_until: float = 0.0
+    """Epoch seconds at which the state ends by itself; 0 if it does not."""
     ended: rec.RunEnded | None = None
     began_at: float = 0.0
     elapsed: float = 0.0
@@ -451,8 +453,8 @@ class Board:
                 self.run, self.began_at = run, entry.at - entry.elapsed
                 self.workers_peak = run.workers
                 self.agents.run_started(run)
-            case rec.RunChanged(state, reason):
-                self.state, self.state_reason = state, reason
+            case rec.RunChanged(state, reason, until):
+                self.state, self.state_reason, self.state_until = state, reason, until
             case rec.RunEnded() as ended:
                 self.ended = ended
             case rec.AccountClosed() | rec.AccountOpened():
@@ -516,7 +518,7 @@ class Board:
                 pass
 
     def _goes_on(self) -> bool:
-        return self.state in ("recovering", "running", "paused")
+        return self.state in ("recovering", "waiting", "running", "paused")
 
     def _finished(self, finished: rec.Finished, title: str, entry: Entry) -> None:
         issue_id, elapsed = finished.issue_id, entry.elapsed

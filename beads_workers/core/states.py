@@ -491,6 +491,7 @@ class RunState(Key):
     """The life of one run."""
 
     RECOVERING = "settling what an earlier run left; workers wait"
+    WAITING = "nothing is begun before the time of --start-at"
     RUNNING = "taking and handing out"
     PAUSED = "nothing new is handed out; what runs goes on"
     DRAINING = "nothing new is taken; what runs may finish"
@@ -503,6 +504,8 @@ class RunStimulus(Key):
     """The events that change a run."""
 
     RECOVERED = "the earlier run is settled"
+    RECOVERED_EARLY = "the earlier run is settled, before the time of --start-at"
+    BEGIN = "the time of --start-at has come"
     PAUSE = "a person pauses"
     RESUME = "a person resumes"
     DRAIN = "a person, or a limit, asks to drain"
@@ -531,6 +534,10 @@ def _run_table() -> Table[RunState, RunStimulus, RunReaction]:
     st, sti, re = RunState, RunStimulus, RunReaction
     table: dict[tuple[RunState, RunStimulus], Move[RunState, RunReaction]] = {
         (st.RECOVERING, sti.RECOVERED): Move(st.RUNNING, re.TAKE),
+        (st.RECOVERING, sti.RECOVERED_EARLY): Move(st.WAITING, re.NONE),
+        (st.WAITING, sti.BEGIN): Move(st.RUNNING, re.TAKE),
+        (st.WAITING, sti.RESUME): Move(st.RUNNING, re.TAKE),
+        (st.WAITING, sti.PAUSE): Move(st.PAUSED, re.NONE),
         (st.RUNNING, sti.PAUSE): Move(st.PAUSED, re.NONE),
         (st.PAUSED, sti.PAUSE): Move(st.PAUSED, re.NONE),
         (st.PAUSED, sti.RESUME): Move(st.RUNNING, re.TAKE),
@@ -544,13 +551,13 @@ def _run_table() -> Table[RunState, RunStimulus, RunReaction]:
         (st.SETTLING, sti.SETTLED): Move(st.ENDED, re.END),
         (st.ENDED, sti.STOP): Move(st.ENDED, re.NONE),
     }
-    for state in (st.RECOVERING, st.RUNNING, st.PAUSED):
+    for state in (st.RECOVERING, st.WAITING, st.RUNNING, st.PAUSED):
         table[state, sti.DRAIN] = Move(st.DRAINING, re.STOP_ACCEPTING)
-    for state in (st.RECOVERING, st.RUNNING, st.PAUSED, st.DRAINING):
+    for state in (st.RECOVERING, st.WAITING, st.RUNNING, st.PAUSED, st.DRAINING):
         table[state, sti.STOP] = Move(st.STOPPING, re.SHUTDOWN)
     for state in (st.PAUSED, st.DRAINING, st.STOPPING, st.SETTLING, st.ENDED):
         # A stop overtakes a recovery that is still under way in the tracker thread.
-        table[state, sti.RECOVERED] = Move(state, re.NONE)
+        table[state, sti.RECOVERED] = table[state, sti.RECOVERED_EARLY] = Move(state, re.NONE)
     for state in (st.DRAINING, st.STOPPING, st.SETTLING, st.ENDED):
         for stimulus in (sti.PAUSE, sti.RESUME, sti.DRAIN):
             table[state, stimulus] = Move(state, re.REFUSE)

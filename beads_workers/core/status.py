@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core import limits, snapshot
+from beads_workers.core.agent_board import shown_time
 from beads_workers.core.issues import Issue, Standing, Transition
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.model import FLEETS
@@ -38,6 +39,7 @@ assert 6 * QUARANTINED_MAX * (ERROR_CHARS_MAX + TITLE_CHARS_MAX) < limits.OUTBOX
 # A journal may name a state of a newer version, or a damaged one: it is shown all the same.
 SHOWN_STATES = {
     "recovering": "running",
+    "waiting": "waiting",
     "running": "running",
     "paused": "paused",
     "draining": "draining",
@@ -67,6 +69,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "argv": list(run.argv) if run else [],
         "state": SHOWN_STATES.get(board.state, "running"),
         "state_reason": board.state_reason,
+        "hours": _hours(board, elapsed),
         "uptime_seconds": round(elapsed, 3),
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
         "workers_peak": board.workers_peak,
@@ -104,6 +107,16 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "needs": [{"text": text, "remedy": remedy} for text, remedy in needs(board)],
         "ended": shown(board.ended, rec.RunEnded) if board.ended else None,
     }
+
+
+def _hours(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
+    """Return when attempts begin, if the run waits for that, and when they end; None for never."""
+    now, until = board.began_at + elapsed, board.run.until if board.run else 0.0
+    hours: dict[str, Any] = {}
+    for name, at in (("begins", board.state_until), ("ends", until)):
+        hours[f"{name}_at"] = shown_time(at) if at else None
+        hours[f"{name}_in_seconds"] = round(max(0.0, at - now), 1) if at else None
+    return hours
 
 
 def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> dict[str, Any]:

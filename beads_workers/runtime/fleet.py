@@ -263,6 +263,7 @@ class Fleet:
             agents=understood(self._settings.work),
             lands=self._settings.landing is not None,
             argv=_as_typed(info.argv),
+            until=self._settings.until or 0.0,
         )
         foreign = (
             Noted(

@@ -75,6 +75,18 @@ def clock(at: float, now: float) -> str:
     return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", there)
 
 
+def hours(shown: Mapping[str, Any], age: float = 0.0) -> str:
+    """Return until when a run waits, or begins attempts, from ``status --json``: `` until 23:00``.
+
+    Empty if it has no such hours; ``age``: seconds since the snapshot was made.
+    """
+    found = shown["hours"]
+    name = "begins" if found["begins_at"] else "ends"
+    if (at := epoch_of(found[f"{name}_at"])) is None:
+        return ""
+    return f" until {clock(at, at - found[f'{name}_in_seconds'] + age)}"
+
+
 def rest(seconds: float) -> str:
     """Return the remaining time: ``40 s``, ``41 min``, ``3 h 20 min``, ``2 d 3 h``."""
     whole = max(0, round(seconds))
@@ -183,6 +195,7 @@ def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
     model = f", {receipt.model}" if receipt.model else ""
     session = f", session {receipt.session}" if receipt.session else ""
     yield "agent", f"{receipt.agent}{model}{session}" if receipt.agent else ""
+    yield "last attempt", f"instead of {receipt.instead_of}" if receipt.instead_of else ""
     yield "work", work(receipt)
     yield "commits", " ".join(sha[:SHA_CHARS] for sha in receipt.commits[:COMMITS_NAMED])
     if receipt.verify:

@@ -316,8 +316,12 @@ _WHERE = {1: "further down", -1: "further up", 0: "in this log"}
 # --- what the fleet is asked for ---
 
 
+RESUMED = ("paused", "waiting")
+"""States of a run that a person ends with 'resume'."""
+
+
 def _pause(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    return look, Ask("bw.resume" if snapshot["state"] == "paused" else "bw.pause")
+    return look, Ask("bw.resume" if snapshot["state"] in RESUMED else "bw.pause")
 
 
 def _scale(by: int) -> Action:

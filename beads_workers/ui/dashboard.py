@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from beads_workers.core.text import columns as width_of
-from beads_workers.ui.agents import account, spent
+from beads_workers.ui.agents import account, hours, spent
 from beads_workers.ui.panels import (
     ATTEMPT_ROWS,
     LANDING_ROWS,
@@ -47,6 +47,7 @@ QUEUE_COLUMNS_SHORT = 78
 """Width from which the short row of the queue has priorities."""
 
 RUN_STYLES = {
+    "waiting": "time.strong",
     "running": "good.strong",
     "paused": "attention.strong",
     "draining": "time.strong",
@@ -91,6 +92,7 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     running = snapshot["running"]
     age = age if running else 0.0
     state = snapshot["state"] if running else "ended"
+    shown = f"{state}{hours(snapshot, age)}" if state in ("waiting", "running") else state
     role = " replay" if look.role is Role.REPLAY else ""
     up = f" up {whole_seconds(snapshot['uptime_seconds'] + age)} "
     row = Row(columns).add(" beads-workers", style="strong").add(role, style="time")
@@ -98,9 +100,9 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     row.add("  ").fill(
         f"{project}  {snapshot['source'] or ''}  {snapshot['run_id'] or ''}",
         "muted",
-        leave=len(state) + 2 + 14,
+        leave=len(shown) + 2 + 14,
     )
-    row.add(f"  {state}", style=RUN_STYLES.get(state, "strong"))
+    row.add(f"  {shown}", style=RUN_STYLES.get(state, "strong"))
     return row.fill(up.rjust(row.room)).text()
 
 

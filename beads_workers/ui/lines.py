@@ -15,7 +15,7 @@ from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, printable, some
 from beads_workers.ui import landing
-from beads_workers.ui.agents import account, closed_account, spent, used
+from beads_workers.ui.agents import account, closed_account, hours, spent, used
 
 # --- start again ---------------------------------------------------------------------------------
 
@@ -58,6 +58,11 @@ def line(entry: Entry) -> str | None:
     return f"{_clock(int(entry.at))} {text}"
 
 
+def moment(at: float) -> str:
+    """Return the local date and time, without seconds."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
 @lru_cache(maxsize=1)
 def _clock(second: int) -> str:
     # Cached, because thousands of lines may be in one second.
@@ -69,6 +74,9 @@ def _text(record: rec.Record) -> str | None:
         case rec.Started(issue_id, worker_id, attempt, _, title, priority) as started:
             again = f" (attempt {attempt})" if attempt > 1 else ""
             by = f" by {printable(started.agent, 40)}" if started.agent else ""
+            if started.instead_of:
+                model = f" {printable(started.model, 40)}" if started.model else ""
+                by += f"{model} instead of {printable(started.instead_of, 80)}"
             return (
                 f"{worker_id:>4} started  {_id(issue_id)} P{priority}{again}{by}"
                 f" {printable(title, TITLE_WIDTH)}"
@@ -109,6 +117,9 @@ def _about_run(record: rec.Record) -> str | None:
             return f"     {printable(agent, 40)}{only}: takes work again"
         case rec.DegradedEnded(what):
             return f"     {printable(what)}: all is well again"
+        case rec.RunChanged("waiting", _, until):
+            now = "'beads-workers resume' begins now"
+            return f"     fleet is waiting until {moment(until)} ({now})"
         case rec.RunChanged(state, reason) if state != "ended":
             why = NOTHING_MORE if reason == "idle_timeout" else END_REASONS.get(reason, reason)
             return f"     fleet is {state}" + (f" ({why})" if reason else "")
@@ -229,8 +240,8 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     """Yield the fleet, its queue, its problems, and each worker."""
     queue, totals = shown["queue"], shown["totals"]
     yield (
-        f"fleet {shown['state']}, pid {shown['pid']}, {shown['source']} in {shown['project']},"
-        f" up {shown['uptime_seconds']:.0f} s"
+        f"fleet {shown['state']}{hours(shown)}, pid {shown['pid']},"
+        f" {shown['source']} in {shown['project']}, up {shown['uptime_seconds']:.0f} s"
     )
     more = "+" if queue["ready_more"] else ""
     yield (

@@ -465,7 +465,7 @@ def keys(look: viewer.Look, width: int) -> Iterator[Text]:
 
 def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     """Return the last row: the keys that are useful here, as many as fit."""
-    pause = "resume" if snapshot["state"] == "paused" else "pause"
+    pause = "resume" if snapshot["state"] in bindings.RESUMED else "pause"
     fleet = "Enter open   Tab other list   2 landing   3 quarantined"
     match look.pane:
         case viewer.Pane.LOG:

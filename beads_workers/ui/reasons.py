@@ -139,6 +139,7 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
         return [Reason(Cause.UNCLOSED, text, remedy)]
     most = picture.facts.attempts_max
     attempt = f"attempt {facts.attempt} of {most}" if most else f"attempt {facts.attempt}"
+    attempt += f" by {facts.by}" if facts.by else ""
     match facts.in_flight:
         case "running":
             took = span(facts.running_seconds or 0.0)
@@ -214,6 +215,7 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
             return [Reason(Cause.QUARANTINED, text, remedy)]
         case "cooling" if facts.again_seconds is not None:
             attempt = f"attempt {facts.attempt}" + (f" of {most}" if most else "")
+            attempt += f" by {facts.by}" if facts.by else ""
             text = f"cooling down until {picture.at(facts.again_seconds)}: then {attempt}{last}"
             remedy = f"wait, or 'beads-workers retry {issue_id}' to try it now"
             until = picture.now + facts.again_seconds
@@ -226,6 +228,10 @@ def of_the_fleet(picture: Picture) -> list[Reason]:
     """Return the fleet's own reasons, which hold back every issue."""
     facts = picture.facts
     why = f": {facts.state_reason}" if facts.state_reason else ""
+    if facts.state == "waiting" and (until := facts.begins_at) is not None:
+        begins = picture.at(until + 0.01 - picture.now)  # Not 22:59:59 for want of a nanosecond.
+        text = f"the fleet begins at {begins} (--start-at)"
+        return [Reason(Cause.PAUSED, text, "'beads-workers resume' begins at once", until=until)]
     simple = {
         NO_FLEET: (Cause.NO_FLEET, "no fleet is running here", "'beads-workers start'"),
         "recovering": (

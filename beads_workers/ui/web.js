@@ -95,13 +95,20 @@
     return code === 0 ? "still" : code === 7 ? "warn" : "bad";
   };
 
+  // Local date and time of a run's beginning or end, as "Fri 23:00".
+  const moment = (at) => new Date(at).toLocaleString("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
+  const hours = () => {
+    const at = shot.hours.begins_at ?? shot.hours.ends_at;
+    return at && ["waiting", "running"].includes(shot.state) ? ` until ${moment(at)}` : "";
+  };
+
   const stateNow = () => {
     if (!connected) return ["reconnecting", "how warn"];
     if (fleet.state === "none") return ["no fleet yet", "how still"];
     if (fleet.state === "lost") return ["orchestrator gone", "how bad"];
     if (fleet.state === "ended") return ["ended", endTone() === "still" ? "how still" : `how ${endTone()}`];
     if (fleet.state !== "live" || !shot) return ["connecting", "how still"];
-    return [shot.state, shot.state === "running" ? "how live" : "how warn"];
+    return [shot.state + hours(), shot.state === "running" ? "how live" : shot.state === "waiting" ? "how still" : "how warn"];
   };
 
   const bannerNow = () => {
@@ -112,6 +119,7 @@
       return [endTone(), `The run has ended: ${safe(REASONS[reason] ?? reason)}. This page goes on with the next one.`];
     }
     if (fleet.state === "none") return ["still", "No fleet has run here yet. This page shows the first one."];
+    if (shot?.state === "waiting") return ["still", `Waiting: the first attempt begins at ${moment(shot.hours.begins_at)}.`];
     if (shot?.state_reason && shot.state !== "running") return ["warn", `${shot.state}: ${safe(REASONS[shot.state_reason] ?? shot.state_reason)}`];
     return null;
   };
@@ -132,7 +140,7 @@
     const on = hello.control && isLive();
     byId("controls").hidden = !on;
     if (on) {
-      set(byId("pause"), shot.state === "paused" ? "Resume" : "Pause");
+      set(byId("pause"), shot.state === "paused" ? "Resume" : shot.state === "waiting" ? "Begin now" : "Pause");
       set(byId("count"), counted(own(), "worker"));
     }
   };
@@ -521,6 +529,7 @@
   };
   byId("pause").addEventListener("click", () => shot.state === "paused"
     ? ask("bw.resume", {}, "Resume? New work is handed out again.")
+    : shot.state === "waiting" ? ask("bw.resume", {}, "Begin now? Work is handed out at once.")
     : ask("bw.pause", {}, "Pause? Nothing new is handed out; what runs goes on."));
   byId("more").addEventListener("click", () => ask("bw.scale", { workers: own() + 1 }, `Have ${counted(own() + 1, "worker")} instead of ${own()}?`));
   byId("fewer").addEventListener("click", () => ask("bw.scale", { workers: Math.max(0, own() - 1) }, `Have ${counted(Math.max(0, own() - 1), "worker")} instead of ${own()}? A busy one finishes its task first.`));

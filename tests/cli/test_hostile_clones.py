@@ -118,6 +118,7 @@ SETTINGS = {
     "arguments": '[agents.claude]\narguments = ["--dangerously-skip-permissions"]',
     "adapter": '[agents.mine]\nadapter = "claude"',
     "prices": '[agents.claude]\nprices = { "*" = [0, 0] }',
+    "escalate": '[agents.claude]\nescalate = "opus"',
 }
 CLAUDE = {
     ".claude/settings.json": {

@@ -17,7 +17,8 @@ from beads_workers.core.model import IssueId, Job, OutcomeKind
 from beads_workers.core.policy import Policy
 from beads_workers.core.receipts import Receipt, Tokens, to_json
 from beads_workers.core.recovery import Checkpoint, recovery_state, resumed
-from beads_workers.core.settings import Agent, ProbePace, Work
+from beads_workers.core.requests.why import gather
+from beads_workers.core.settings import Agent, ProbePace, StrongerTry, Work
 from beads_workers.core.source import Action
 from beads_workers.core.states import RunState
 from beads_workers.core.wire import Progress, Task
@@ -33,7 +34,8 @@ class Fleet(Play):
 
     def __init__(self, *agents: Agent, workers: int = 0, **others: Any) -> None:
         work = Work(agents=agents or (CLAUDE,), **others.pop("work", {}))
-        super().__init__(workers, work=work, policy=Policy(5, 10.0), **others)
+        others.setdefault("policy", Policy(5, 10.0))
+        super().__init__(workers, work=work, **others)
         self.jobs: dict[str, Job] = {}
         self.trips = 0
 
@@ -164,6 +166,80 @@ def test_a_window_of_one_model_keeps_only_those_that_want_that_model() -> None:
     play.is_refused("a", limited_model="opus")
     play.night(job("b", labels=("model:opus",)), "c")
     assert play.begun() == ["a", "c"] and play.waiting() == {"a", "b"}
+
+
+# --- the last attempt -----------------------------------------------------------------------------
+
+OPUS = replace(CLAUDE, escalate=StrongerTry("claude", "opus"))
+TO_CODEX = replace(CLAUDE, escalate=StrongerTry("codex"))
+RESERVE = replace(CODEX, reserve=True)
+
+
+def tries(play: Fleet, labels: tuple[str, ...] = (), most: int = 5) -> list[tuple[str, str, str]]:
+    """Who makes the attempts at an issue that always fails: agent, model, whose last one."""
+    play.night(job("a", labels=labels))
+    for _ in range(most):
+        play.fails("a", receipt=to_json(Receipt("done", agent="x", session="s", instead_of="lies")))
+        play.night(seconds=600.0)
+    began = [e.record for e in play.entries if isinstance(e.record, rec.Started)]
+    assert len(began) == most
+    ends = [e.record for e in play.entries if isinstance(e.record, rec.Finished)]
+    assert [end.receipt.instead_of if end.receipt else None for end in ends] == [
+        each.instead_of for each in began
+    ]
+    assert ends[-1].verdict == "quarantined"
+    return [(each.agent, each.model, each.instead_of) for each in began]
+
+
+@pytest.mark.parametrize(
+    ("agents", "labels", "last"),
+    [
+        ((OPUS,), (), ("claude", "opus", "claude sonnet")),
+        ((TO_CODEX, RESERVE), (), ("codex", "", "claude sonnet")),
+        # A person has chosen for this issue.
+        ((OPUS,), ("agent:claude",), ("claude", "opus", "claude sonnet")),
+        ((TO_CODEX, RESERVE), ("agent:claude",), ("claude", "sonnet", "")),
+        ((OPUS,), ("model:sonnet",), ("claude", "sonnet", "")),
+        ((CLAUDE,), (), ("claude", "sonnet", "")),
+    ],
+)
+def test_the_last_attempt_before_the_quarantine_is_the_stronger_one(
+    agents: tuple[Agent, ...], labels: tuple[str, ...], last: tuple[str, str, str]
+) -> None:
+    began = tries(Fleet(*agents), labels)
+    assert began == [("claude", "sonnet", "")] * 4 + [last]
+
+
+def test_an_agent_in_reserve_begins_nothing_else_unless_an_issue_names_it() -> None:
+    play = Fleet(TO_CODEX, RESERVE)
+    play.night("a")
+    play.is_refused("a")
+    play.night("b", job("c", labels=("agent:codex",)), conns=(1, 2))
+    assert play.begun() == ["a"], "the fleet's own agent is closed"
+
+
+def test_an_only_attempt_is_no_last_one() -> None:
+    play = Fleet(OPUS, policy=Policy(1, 10.0))
+    assert tries(play, most=1) == [("claude", "sonnet", "")]
+
+
+def test_why_says_who_makes_the_last_attempt() -> None:
+    play = Fleet(OPUS, policy=Policy(2, 10.0))
+    play.night("a")
+    (first,) = gather(play.core._parts, [IssueId("a")]).issues
+    play.fails("a")
+    (cooling,) = gather(play.core._parts, [IssueId("a")]).issues
+    play.night(seconds=60.0)
+    (last,) = gather(play.core._parts, [IssueId("a")]).issues
+    assert (first.by, cooling.by, last.by) == ("", "claude opus", "claude opus")
+
+
+def test_attempts_of_earlier_runs_count_for_the_last_one() -> None:
+    before = rec.Checkpointed("a", "title", charged=4)
+    play = Fleet(OPUS, checkpointed=[before])
+    play.night("a")
+    began = [e.record for e in play.entries if isinstance(e.record, rec.Started)]
+    assert [(each.model, each.attempt) for each in began] == [("opus", 5)]
 
 
 # --- places ---------------------------------------------------------------------------------------

@@ -101,6 +101,46 @@ def test_work_that_fails_its_check_is_not_closed_and_the_next_attempt_learns(
     assert receipts[1]["verified"] is True
 
 
+def test_the_last_attempt_runs_with_the_stronger_model(
+    start: Any, project: AgentProject, api: ModelApi
+) -> None:
+    table = '[agents.claude]\nmodel = "claude-haiku-4-5"\nescalate = "claude-opus-4-8"\n'
+    (project.folder / "beads-workers.toml").write_text(table)
+    project.issues('write a.py "a"; say "I made a.py."')
+    check = 'test "$BW_ATTEMPT" = 3 || { echo not yet; false; }'
+    options = ("--agent", "claude", "--until-empty", "--no-land", "--retry", "fresh")
+    verify = ("--verify", check, "--fix-rounds", "0", "--retry-delay", "0", "--skip-base-check")
+    fleet: Fleet = start(project, "-n", "1", *options, *verify)
+    assert fleet.wait(90) == 0, fleet.said()
+    assert "model claude-haiku-4-5, last attempt by claude-opus-4-8, account" in fleet.errors
+    sessions = [end["receipt"]["session"] for end in fleet.journal("finished")]
+    asked = {each.session: each.model for each in api.accounts.charges}
+    models = [asked[session] for session in sessions]
+    assert [model.rpartition("-4-")[0] for model in models] == [
+        *["claude-haiku"] * 2,
+        "claude-opus",
+    ], "so it was seen by the API"
+    (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
+    for command in ("show", "why"):
+        assert "last attempt  instead of claude claude-haiku" in fleet.call(command, issue["id"]).stdout
+    assert "by claude claude-opus-4-8 instead of claude claude-haiku" in fleet.output
+
+
+def test_the_last_attempt_is_made_by_the_other_agent_in_a_session_of_its_own(
+    start: Any, project: AgentProject, api: ModelApi
+) -> None:
+    (project.folder / "beads-workers.toml").write_text('[agents.claude]\nescalate = "codex"\n')
+    project.issues('write a.py "a"', 'write b.py "b"')
+    check = 'test "$BW_ATTEMPT" = 2 || { echo not yet; false; }'
+    options = ("--agent", "claude", "--until-empty", "--no-land", "--max-attempts", "2")
+    verify = ("--verify", check, "--fix-rounds", "0", "--retry-delay", "0", "--skip-base-check")
+    fleet: Fleet = start(project, "-n", "2", *options, *verify)
+    assert fleet.wait(120) == 0, fleet.said()
+    began = [(row["attempt"], row["agent"]) for row in fleet.journal("started")]
+    assert sorted(began) == [(1, "claude")] * 2 + [(2, "codex")] * 2
+    assert "ok agent    codex, for last attempts, account" in fleet.errors
+
+
 def test_while_it_works_people_see_what_it_does_and_what_it_costs(
     start: Any, project: AgentProject
 ) -> None:

@@ -136,6 +136,46 @@ def test_restart_goes_on_with_the_same_command_in_a_new_run(
     again.leaves_nothing()
 
 
+def test_a_fleet_that_waits_for_its_time_keeps_its_hours_and_begins_when_a_person_says_so(
+    embedded: EmbeddedProject, start: StartFleet, ran: Ran
+) -> None:
+    embedded.create_many([{}])
+    hours = ("--start-at", "20h", "--until", "8h")
+    fleet = gated(start, embedded, ran, "-n", "1", "-d", *hours)
+    until(lambda: fleet.status()["state"] == "waiting")
+    shown = fleet.status()["hours"]
+    assert 27.9 * 3600 < shown["ends_in_seconds"] <= 28 * 3600, "it counts from the beginning"
+    assert fleet.call("status").stdout.startswith("fleet waiting until 20")
+    assert "--start-at" in fleet.call("why", "--all").stdout + fleet.call("why").stdout
+    again: Fleet = start(embedded, verb="restart", environment=ran.environment).started()
+    until(lambda: again.status()["state"] == "waiting")
+    kept = again.status()["hours"]
+    assert (kept["begins_at"], kept["ends_at"]) == (shown["begins_at"], shown["ends_at"])
+    assert again.call("resume").stdout == "running\n"
+    until(ran.begun)
+    third: Fleet = start(embedded, verb="restart", environment=ran.environment).started()
+    until(lambda: len(ran.begun()) == 2)
+    kept = third.status()["hours"]
+    assert (kept["begins_at"], kept["ends_at"]) == (None, shown["ends_at"])
+    let_go(ran)
+    assert third.call("stop").returncode == 0
+    third.leaves_nothing()
+
+
+def test_from_its_end_on_a_fleet_begins_nothing_and_finishes_what_runs(
+    either_project: Any, start: StartFleet, ran: Ran
+) -> None:
+    either_project.create_many([{} for _ in range(3)])
+    fleet = gated(start, either_project, ran, "-n", "1", "--until", "3s")
+    until(lambda: fleet.status()["state"] == "draining")
+    assert fleet.call("restart").returncode == 2, "its end is over: no start could begin anything"
+    let_go(ran)
+    assert fleet.wait() == 0, fleet.said()
+    assert len(ran.ended()) == 1
+    assert "the time of --until has come" in fleet.said()
+    fleet.leaves_nothing()
+
+
 def test_status_before_during_and_after(either_project: Any, start: StartFleet, ran: Ran) -> None:
     nothing = call(either_project, "status", "--json")
     assert nothing.returncode == 3

@@ -361,6 +361,24 @@ def test_an_open_page_goes_on_with_the_next_run_after_a_kill(
     page.close()
 
 
+def test_a_run_that_waits_for_its_time_says_so_and_a_click_begins_it(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    embedded.create_many([{"title": "long"}])
+    hours = ("--start-at", "20h", "--until", "8h")
+    fleet = webbed(embedded, "-n", "1", "--web-control", *hours, "--", "sleep", "60")
+    page = browser.open(url_of(fleet), 1280)
+    page.until(f"{STATE}.startsWith('waiting until ')")
+    assert page.value(TEXT.format("banner")).startswith("Waiting: the first attempt begins at ")
+    assert page.value(TEXT.format("pause")) == "Begin now"
+    page.click("#pause")
+    page.click("#yes")
+    page.until(f"{STATE}.startsWith('running until ')")
+    page.until("document.querySelectorAll('#timeline rect.o-running').length === 1")
+    assert page.complaints() == []
+    page.close()
+
+
 def test_an_open_page_finds_the_next_server(
     browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
 ) -> None:

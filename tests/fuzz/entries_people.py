@@ -7,10 +7,11 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from beads_workers.cli import config
 from beads_workers.cli.errors import CommandError
-from beads_workers.core import limits, text
+from beads_workers.core import hours, limits, text
 from beads_workers.core.times import parse_duration
 from beads_workers.core.wire import Task
 from beads_workers.core.worker import last_line
@@ -217,6 +218,34 @@ class _Unbounded:
         return float(value) if isinstance(value, str) and value.isdigit() else value
 
 
+# --- moments ------------------------------------------------------------------------------------
+
+MOMENT_PIECES = (
+    b"07:00", b"23:59:59", b"24:00", b"2:3", b"8h", b"1.5", b"0", b"400d", b"2027-01-31", b"T",
+    b" ",
+    b"0001-01-01", b"9999-12-31", b"2027-02-30", b"Z", b"+14:00", b"-23:59", b".5", b"\xd9\xa0:00",
+)  # fmt: skip
+NOW = 1_795_235_892.4
+ZONES = (None, ZoneInfo("Pacific/Apia"), ZoneInfo("Europe/Berlin"))
+
+
+def moments_hold(read: Any, data: bytes) -> None:
+    try:
+        said = read(as_text(data))
+    except ValueError as error:
+        require(0 < len(str(error)) < 200, "no hint")
+        return
+    for zone in ZONES:
+        at = hours.moment(said, NOW, zone)
+        require(type(at) is float, "no float")
+        require(hours.moment(hours.written(at), 0.0, zone) == at, f"{at} is not kept")
+
+
+def _any_date(text: str) -> str:
+    """Planted bug: any date is a moment, also one that no clock counts to."""
+    return text if text.startswith(("0001-01-01", "9999-12-31")) else hours.read_moment(text)
+
+
 # --- commands -----------------------------------------------------------------------------------
 
 WORDS = (
@@ -253,6 +282,8 @@ PARSERS = [
            {"any number": _trusts_toml}),
     Parser("options", ("options.py",), KEYS, hostile(_option, OPTION_PIECES), options_hold,
            {"any duration": dict.fromkeys(KEYS, _Unbounded())}),
+    Parser("moments", ("core/hours.py",), hours.read_moment, hostile(texts(MOMENT_PIECES, 3)),
+           moments_hold, {"any date": _any_date}),
     Parser("commands", ("executors/command.py",), command.spelt_for_scripts, texts(WORDS),
            commands_hold, {"as they are": tuple}),
 ]  # fmt: skip

@@ -46,6 +46,8 @@ orphan_grace = "never"
 person_wait = "1d"
 limit = 10
 max_runtime = "2h"
+until = 07:00:00
+start_at = "23:00"
 idle_timeout = 90
 poll = "500ms"
 state_dir = "/var/state"
@@ -114,7 +116,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "make test", "worker", 90.0, "mine", str(tmp_path / "prompts/p.txt"),
         "other", True, ("clock",), 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0,
         1800.0, True,
-        86_400.0, 10, 7200.0, 90.0, 0.5,
+        86_400.0, 10, 7200.0, "07:00:00", "23:00", 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
         True, "never", True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,

@@ -13,6 +13,13 @@ from tests.core.test_journal import bare, filled
 from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, fleet
 
 
+def test_a_fleet_that_waits_says_until_when_and_how_to_begin() -> None:
+    said = line(rec.Entry(rec.RunChanged("waiting", "--start-at", 3600.0), 1.0, 2.0))
+    there = time.strftime("%Y-%m-%d %H:%M", time.localtime(3600.0))
+    assert said is not None
+    assert said.endswith(f"fleet is waiting until {there} ('beads-workers resume' begins now)")
+
+
 @pytest.mark.parametrize("kind", sorted(SILENT))
 def test_what_readers_pass_over_unread_would_have_said_nothing(kind: str) -> None:
     for make in (bare, filled):

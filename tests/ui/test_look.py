@@ -13,7 +13,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui import bindings, viewer
-from tests.ui.snapshots import after, ended, fleet
+from tests.ui.snapshots import EPOCH, after, ended, fleet
 
 BUSY = after(*fleet(10, busy=2))
 QUARANTINE_RECORDS = (
@@ -52,6 +52,11 @@ def test_p_pauses_and_resumes_what_is_paused() -> None:
     assert pressed("p")[1] == [viewer.Ask("bw.pause")]
     paused = after(rec.RunChanged("paused"))
     assert pressed("p", snapshot=paused)[1] == [viewer.Ask("bw.resume")]
+
+
+def test_p_begins_what_waits_for_its_time() -> None:
+    waiting = after(rec.RunChanged("waiting", "--start-at", EPOCH + 3600.0))
+    assert pressed("p", snapshot=waiting)[1] == [viewer.Ask("bw.resume")]
 
 
 def test_plus_and_minus_count_our_own_workers_only() -> None:

@@ -181,6 +181,20 @@ def test_one_try_is_one_try() -> None:
     assert any("1 attempt " in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
 
 
+def test_the_hours_of_a_run_stand_beside_its_state() -> None:
+    def clock(at: float) -> str:
+        return time.strftime("%H:%M", time.localtime(at))
+
+    began, begins, ends = after().get("run_id"), EPOCH + 3600.0, EPOCH + 9 * 3600.0
+    run = rec.RunStarted(str(began), 1, "actor", "bd", "/project", workers=1, until=ends)
+    waiting = after(run, rec.RunChanged("waiting", "--start-at", begins))
+    running = after(run, rec.RunChanged("running"))
+    for columns in (60, 80, 150):
+        assert f"waiting until {clock(begins)}" in lines(waiting, columns=columns)[0]
+        assert f"running until {clock(ends)}" in lines(running, columns=columns)[0]
+    assert "until" not in lines(after())[0]
+
+
 def test_what_stands_beside_the_progress_does_not_move_when_issues_come() -> None:
     def place(ready: int) -> int:
         listed = rec.Listed((ready, 0, 0, 0, 0), False, 0)

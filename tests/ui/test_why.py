@@ -65,6 +65,14 @@ def test_what_comes_next_is_the_last_line() -> None:
     assert found[-1] == "next: a is tried again at T+5, in 5 s"
 
 
+def test_a_fleet_that_waits_for_its_time_says_when_it_begins() -> None:
+    facts = Facts("waiting", slots=2, begins_at=NOW + 90.0, issues=(IssueFacts("a"),))
+    shown = Picture(facts, NOW, lambda at: f"T{at - NOW:+.0f}", {A: Seen(A, "x", "open")})
+    said = "\n".join(lines(shown))
+    assert "ready, but the fleet begins at T+90, in 90 s (--start-at)" in said
+    assert "'beads-workers resume' begins at once" in said
+
+
 def test_every_cause_that_can_group_issues_has_a_name() -> None:
     fleet = {
         Cause.NO_FLEET, Cause.RECOVERING, Cause.PAUSED, Cause.DRAINING, Cause.STOPPING,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from beads_workers.checks import combinations
 from beads_workers.checks.condition import Asked, Condition, Found, Stage, conditions, skip
+from beads_workers.checks.hours import no_time_left
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, misused, ok, warn
 from beads_workers.core.text import counted, printable
@@ -86,6 +87,10 @@ def _together(plan: FleetPlan) -> Found:
     return next((wrong for wrong in rules if wrong is not None), None)
 
 
+def _hours(plan: FleetPlan) -> Found:
+    return no_time_left(plan.options)
+
+
 _settings = partial(Condition, Stage.SETTINGS, "settings")
 _of_work = partial(Condition, Stage.WORK, "settings")
 
@@ -100,6 +105,7 @@ CONDITIONS = (
         _other_name,
     ),
     _settings("--skip-check names conditions that it lifts", _skipped, typed=("skip_check",)),
+    _settings("--until comes after --start-at, and after now", _hours, typed=("until", "start_at")),
     _of_work(
         "there is a command or agents, not both, and the agents are known",
         _chosen,

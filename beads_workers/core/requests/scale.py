@@ -36,7 +36,7 @@ class ScaleAsked(FleetRequest):
     def answer(self, fleet: Control) -> None:
         """Start or dismiss workers.
         Idle workers go first; a busy one finishes its task and then leaves."""
-        if fleet.parts.state not in (RunState.RECOVERING, RunState.RUNNING, RunState.PAUSED):
+        if fleet.parts.state not in _STANDING:
             fleet.refuse(self.ticket)
             return
         supervisor = fleet.parts.supervisor
@@ -61,6 +61,8 @@ class ScaleAsked(FleetRequest):
 
 
 REQUEST = ScaleAsked
+
+_STANDING = (RunState.RECOVERING, RunState.WAITING, RunState.RUNNING, RunState.PAUSED)
 
 
 def _superfluous(fleet: Control, count: int) -> list[str]:

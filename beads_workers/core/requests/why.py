@@ -14,7 +14,7 @@ from beads_workers.core.model import IssueId, value
 from beads_workers.core.parts import Parts
 from beads_workers.core.requests import issue_ids
 from beads_workers.core.round_trips import CLAIM_AGAIN
-from beads_workers.core.states import ConnState, IssueState
+from beads_workers.core.states import ConnState, IssueState, RunState
 
 
 @value
@@ -56,6 +56,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     return Facts(
         state=parts.state.name.lower(),
         state_reason="" if parts.state_reason == BY_HAND else parts.state_reason,
+        begins_at=parts.settings.start_at if parts.state is RunState.WAITING else None,
         run_id=parts.run_id,
         source=settings.source,
         tracker=settings.tracker,
@@ -119,7 +120,18 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         behind=parts.landings.behind(issue),
         gate_seconds=parts.landings.gate_seconds(issue),
         no_verdict=parts.landings.no_verdict(issue),
+        by=_by(parts, issue),
     )
+
+
+def _by(parts: Parts, issue: Issue) -> str:
+    if issue.attempt:
+        started = issue.attempt.started
+        return f"{started.agent} {started.model}".rstrip() if started.instead_of else ""
+    if not parts.agents.is_last_of_several(issue):
+        return ""
+    stronger = dict.fromkeys(f"{c.agent} {c.model}" for c in parts.agents.stronger_tries(issue))
+    return " or ".join(each.rstrip() for each in stronger)
 
 
 def _trouble(parts: Parts) -> TrackerTrouble | None:

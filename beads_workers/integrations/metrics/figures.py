@@ -111,7 +111,7 @@ def number(value: float) -> str:
 
 PREFIX = "beads_workers_"
 WORKER_STATES = ("starting", "idle", "busy", "stopping")
-RUN_STATES = ("running", "paused", "draining", "stopping")
+RUN_STATES = ("waiting", "running", "paused", "draining", "stopping")
 
 
 def families(board: Board, elapsed: float) -> Iterator[Family]:
