@@ -14,6 +14,7 @@ from typing import Any
 
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.cli.log_tail import LogTail, WorktreeDiff
+from beads_workers.cli.person import signed
 from beads_workers.core.text import printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.dashboard import draw, page_rows, shows_log
@@ -188,7 +189,7 @@ class _Live:
     def _carry_out(self, wish: viewer.Wish) -> None:
         match wish:
             case viewer.Ask(control, fields):
-                self._feed.ask(control, fields)
+                self._feed.ask(control, signed(control, fields))
                 if control == "bw.stop":
                     self._say("stopping: everyone is told to leave")
             case viewer.Leave():

@@ -7,7 +7,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.text import printable
@@ -25,6 +27,11 @@ def author() -> str:
         except (KeyError, OSError):  # A user without an entry, as in some containers.
             named = str(os.getuid())
     return valid(named)
+
+
+def signed(control: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a request, with the person's name if it writes in that name."""
+    return {**fields, "author": author()} if control == "bw.answer" else fields
 
 
 def valid(text: str) -> str:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from beads_workers.cli.client import connect
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
+from beads_workers.cli.person import signed
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime.locks import is_locked, try_lock
 from beads_workers.runtime.within_attempt import is_reached_from
@@ -238,7 +239,7 @@ def control(directory: Path, request: str, fields: Message) -> Message:
         if request == "bw.stop":
             client.send(request, fields)
             return {"text": "stopping: everyone is told to leave"}
-        return client.ask(request, fields)
+        return client.ask(request, dict(signed(request, fields)))
     except CommandError as error:
         return {"error": error.message}
     finally:

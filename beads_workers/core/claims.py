@@ -198,8 +198,9 @@ class ClaimScheduler:
         if self._parts.state is RunState.SETTLING and not settlements and self._is_unsure():
             take = 0
         renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
+        remarks = self._parts.questions.to_write()
         listen = self._parts.questions.due()
-        if take is None and not (renew or settlements or listen):
+        if take is None and not (renew or settlements or listen or remarks):
             return
         skip: frozenset[IssueId] = frozenset()
         if take is not None:
@@ -210,7 +211,7 @@ class ClaimScheduler:
         self._asked_for = take or 0
         self._overtaken = False
         self._parts.leases.asked(renew)
-        round_trips.begin(RoundTrip(settlements, renew, take, skip, listen))
+        round_trips.begin(RoundTrip(settlements, renew, take, skip, listen, remarks))
 
     def _is_unsure(self) -> bool:
         """Return whether the run must not end yet: claims in its name have to be looked for."""

@@ -11,7 +11,7 @@ from beads_workers.core.facts import Facts
 from beads_workers.core.issues import Transition
 from beads_workers.core.journal import Entry, Record
 from beads_workers.core.model import IssueId, value
-from beads_workers.core.source import Settlement
+from beads_workers.core.source import Remark, Settlement
 from beads_workers.core.wire import ToWorker
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class RoundTrip:
 
     There is never more than one under way, so all that gathers meanwhile goes into the next:
     this is where groups come from. ``take`` None: do not ask; 0: only list. ``listen``: issues
-    whose comments are read.
+    whose comments are read, after the ``remarks`` are written.
     """
 
     settlements: tuple[Settlement, ...] = ()
@@ -63,6 +63,7 @@ class RoundTrip:
     take: int | None = None
     skip: frozenset[IssueId] = frozenset()
     listen: tuple[IssueId, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 @value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NewType
 from beads_workers.core.journal import Checkpointed, Inherited
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.receipts import AccountId, Closed, Receipt
-from beads_workers.core.source import Conversation, Renewed, Settled, Taken
+from beads_workers.core.source import Conversation, Remark, Renewed, Settled, Taken
 from beads_workers.core.wire import FromWorker
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class RoundTripEnded:
     ``settle_error``: nothing is known of the settlements, which stay pending. ``renewed`` is None
     if no lease was to be renewed, or if the tracker could not be asked. ``calls`` and
     ``call_seconds``: the source's cost in this run so far. ``conversations``: what was listened
-    to."""
+    to. ``remarks``: each with the error that kept it from being written, or ""."""
 
     seconds: float
     settled: tuple[Settled, ...] = ()
@@ -166,6 +166,7 @@ class RoundTripEnded:
     calls: int = 0
     call_seconds: float = 0.0
     conversations: tuple[Conversation, ...] = ()
+    remarks: tuple[tuple[Remark, str], ...] = ()
 
 
 @value

@@ -225,6 +225,7 @@ class Orchestrator:
     def _round_trip_ended(self, round_trip: ev.RoundTripEnded) -> None:
         for settled in self._parts.round_trips.ended(round_trip):
             self._settled(settled)
+        self._parts.questions.written(round_trip.remarks)
         self._parts.questions.read(round_trip.conversations)
         self._scheduler.answered(round_trip)
         self._parts.leases.answered(round_trip.renewed)

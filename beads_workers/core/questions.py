@@ -10,15 +10,18 @@ Source: docs/SEMANTICS.md, "Questions".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor
 
 from beads_workers.core import limits
+from beads_workers.core.commands import Answer
 from beads_workers.core.effects import Effects
+from beads_workers.core.events import Ticket
 from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import SettledRecord
 from beads_workers.core.model import IssueId
 from beads_workers.core.retry import RetryState
 from beads_workers.core.round_trips import RoundTrips
-from beads_workers.core.source import Action, Conversation, Result, Settlement, answers
+from beads_workers.core.source import Action, Conversation, Remark, Result, Settlement, answers
 from beads_workers.core.states import IssueState
 
 LISTEN = "listen for answers"
@@ -37,6 +40,8 @@ class Questions:
         self._retry_state = retry_state
         self._round_trips = round_trips
         self._listen_at = 0.0
+        self._remarks: dict[Remark, tuple[Ticket, ...]] = {}
+        """Answers that are not in the tracker yet, with the requests that wait for each."""
 
     def waiting(self) -> list[Issue]:
         """Return the issues that wait for an answer, the one that has waited longest first."""
@@ -54,6 +59,31 @@ class Questions:
         self._listen_at = now + limits.LISTEN_SECONDS
         self._effects.timers.set(LISTEN, self._listen_at)
         return tuple(IssueId(issue.issue_id) for issue in waiting[: limits.LISTEN_ISSUES_MAX])
+
+    def write(self, ticket: Ticket, remark: Remark) -> None:
+        """Have an answer written into the tracker; the request is answered once it is there."""
+        self._remarks[remark] = (*self._remarks.get(remark, ()), ticket)
+
+    def to_write(self) -> tuple[Remark, ...]:
+        """Return the answers to write now: each has to be newer than its question, in seconds.
+
+        The same round trip reads the comments afterwards.
+        """
+        if not self._remarks:
+            return ()
+        last = max(_asked_at(issue) for issue in (*self.waiting(), Issue("")))
+        if self._effects.epoch < floor(last) + 1:
+            self._effects.timers.set_earlier(LISTEN, self._effects.now + 1.0)
+            return ()
+        self.hurry()
+        return tuple(self._remarks)
+
+    def written(self, remarks: Sequence[tuple[Remark, str]]) -> None:
+        """Say which answers the tracker has; what could not be written is left to the person."""
+        for remark, error in remarks:
+            text = "" if error else f"answered: {remark.issue_id}"
+            for ticket in self._remarks.pop(remark):
+                self._effects.ask(Answer(ticket, text, error))
 
     def hurry(self) -> None:
         """Read the comments now: a person says that there is an answer."""

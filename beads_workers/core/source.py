@@ -344,6 +344,15 @@ class ReadableSource(Protocol):
 
 
 @model.value
+class Remark:
+    """A comment that a person wants to have written through the fleet."""
+
+    issue_id: model.IssueId
+    text: str
+    author: str
+
+
+@model.value
 class Reply:
     """A comment of an issue that waits for an answer; ``at``: epoch seconds, whole in most
     trackers."""

@@ -29,6 +29,8 @@ from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.source import (
     Conversation,
     ConversingSource,
+    EditableSource,
+    Remark,
     Renewed,
     Result,
     Settled,
@@ -184,6 +186,7 @@ class TrackerThread:
         """Carry out one whole round trip."""
         began = time.monotonic()
         settled, settle_error, hint = self._settle(round_trip)
+        remarks = self._write_remarks(round_trip)
         asked = _Taking()
         if not settle_error:  # A tracker that has just failed is not asked again at once.
             asked = self._take(round_trip)
@@ -200,6 +203,7 @@ class TrackerThread:
             calls.count,
             calls.seconds,
             asked.conversations,
+            remarks,
         )
 
     def _settle(self, round_trip: RoundTrip) -> _Settling:
@@ -228,6 +232,21 @@ class TrackerThread:
             return [Settled(each, Result.FAILED, _reason(error)) for each in group]
         except OSError as error:
             return [Settled(each, Result.FAILED, _of_machine(error)) for each in group]
+
+    def _write_remarks(self, round_trip: RoundTrip) -> tuple[tuple[Remark, str], ...]:
+        """Write what people say through the fleet; return each with its error, or ""."""
+        return tuple((each, self._write_remark(each)) for each in round_trip.remarks)
+
+    def _write_remark(self, remark: Remark) -> str:
+        if not isinstance(self._source, EditableSource):
+            return f"{self._source.name} keeps no comments"
+        try:
+            self._source.comment(remark.issue_id, remark.text, remark.author)
+        except SourceError as error:
+            return _reason(error)
+        except OSError as error:
+            return _of_machine(error)
+        return ""
 
     def _take(self, round_trip: RoundTrip) -> _Taking:
         renewed, taken = None, None

@@ -195,7 +195,7 @@ def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
     model = f", {receipt.model}" if receipt.model else ""
     session = f", session {receipt.session}" if receipt.session else ""
     yield "agent", f"{receipt.agent}{model}{session}" if receipt.agent else ""
-    yield "last attempt", f"instead of {receipt.instead_of}" if receipt.instead_of else ""
+    yield "escalated", f"from {receipt.instead_of}" if receipt.instead_of else ""
     yield "work", work(receipt)
     yield "commits", " ".join(sha[:SHA_CHARS] for sha in receipt.commits[:COMMITS_NAMED])
     if receipt.verify:

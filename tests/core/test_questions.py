@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer, Command
+from beads_workers.core.framing import ProtocolError
 from beads_workers.core.issues import Standing
 from beads_workers.core.model import IssueId, OutcomeKind
 from beads_workers.core.policy import Policy
@@ -19,6 +21,7 @@ from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.source import (
     Action,
     Conversation,
+    Remark,
     Reply,
     Result,
     Settlement,
@@ -132,6 +135,60 @@ def test_comments_are_read_every_half_minute_and_at_once_if_a_person_says_so() -
     assert said.error == ""
     play.quiet() if play.round_trip and not play.round_trip.listen else None
     assert play.round_trip is not None and play.round_trip.listen == ("a",)
+
+
+REMARK = Remark(IssueId("a"), "FOO", "ann")
+
+
+def test_an_answer_with_a_text_is_written_by_the_fleet_and_read_in_the_same_round_trip() -> None:
+    play = waiting()
+    listens(play)
+    play.quiet()
+    play.wait(2.0)
+    asked = AnsweredInTracker.read({"issue_ids": ["a"], "text": " FOO ", "author": "ann"}, T)
+    assert not playbook.of([*play.do(asked), *play.do(replace(asked, ticket=ev.Ticket(2)))], Answer)
+    play.quiet() if play.round_trip and not play.round_trip.remarks else None
+    assert play.round_trip is not None
+    assert (play.round_trip.remarks, play.round_trip.listen) == ((REMARK,), ("a",))
+    read = Conversation(IssueId("a"), "blocked", (comment(play),))
+    commands = play.answer(conversations=(read,), remarks=((REMARK, ""),))
+    assert playbook.of(commands, Answer) == [
+        Answer(T, "answered: a"), Answer(ev.Ticket(2), "answered: a")
+    ]  # fmt: skip
+    goes_on(play)
+
+
+def test_an_answer_waits_until_the_second_of_the_question_is_over() -> None:
+    play = waiting()
+    play.do(AnsweredInTracker(T, (IssueId("a"),), "FOO", "ann"))
+    play.quiet()
+    assert play.round_trip is None or not play.round_trip.remarks
+    play.wait(1.1)
+    play.quiet() if play.round_trip and not play.round_trip.remarks else None
+    assert play.round_trip is not None and play.round_trip.remarks == (REMARK,)
+
+
+def test_an_answer_that_could_not_be_written_is_told_and_leaves_the_question_open() -> None:
+    play = waiting()
+    play.wait(2.0)
+    play.do(AnsweredInTracker(T, (IssueId("a"),), "FOO", "ann"))
+    play.quiet() if play.round_trip and not play.round_trip.remarks else None
+    (said,) = playbook.of(play.answer(remarks=((REMARK, "no disk"),)), Answer)
+    assert said.error == "no disk"
+    assert play.core.issues.known["a"].standing is Standing.ASKED
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ({"issue_ids": ["a"], "text": 1}, "must be texts"),
+        ({"issue_ids": ["a"], "text": "FOO"}, "name of its author"),
+        ({"issue_ids": ["a", "b"], "text": "FOO", "author": "ann"}, "for one issue"),
+    ],
+)
+def test_an_answer_without_its_author_is_refused(data: dict[str, Any], why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        AnsweredInTracker.read(data, T)
 
 
 def test_an_answer_to_an_issue_that_asked_nothing_is_refused() -> None:

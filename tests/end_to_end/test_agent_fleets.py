@@ -122,7 +122,7 @@ def test_the_last_attempt_runs_with_the_stronger_model(
     ], "so it was seen by the API"
     (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
     for command in ("show", "why"):
-        assert "last attempt  instead of claude claude-haiku" in fleet.call(command, issue["id"]).stdout
+        assert "escalated from claude claude-haiku" in fleet.call(command, issue["id"]).stdout
     assert "by claude claude-opus-4-8 instead of claude claude-haiku" in fleet.output
 
 

@@ -102,8 +102,8 @@ ADDED: dict[str, tuple[str, ...]] = {
     "Finished": ("questions", "awaits"),
     "Policy": ("questions_max",),
     "Receipt": ("question",),
-    "RoundTrip": ("listen",),
-    "RoundTripEnded": ("conversations",),
+    "RoundTrip": ("listen", "remarks"),
+    "RoundTripEnded": ("conversations", "remarks"),
     "AttemptHistory": ("questions",),
     "Land": ("awaits",),
 }

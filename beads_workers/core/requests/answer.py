@@ -1,4 +1,4 @@
-"""Answers to questions of agents, which people have written into the tracker."""
+"""Answers to questions of agents: in the tracker already, or to be written there by the fleet."""
 
 from __future__ import annotations
 
@@ -7,26 +7,46 @@ from typing import Any
 
 from beads_workers.core.control import Control
 from beads_workers.core.events import FleetRequest, Ticket
+from beads_workers.core.framing import ProtocolError
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.requests import issue_ids
+from beads_workers.core.source import Remark
 
 
 @value
 class AnsweredInTracker(FleetRequest):
-    """A person has commented on these issues: their comments are to be read now."""
+    """A person answers these issues.
+
+    ``text``: "" if each has a comment in the tracker already, which is to be read now; else the
+    answer to one issue, which the fleet writes there. ``author``: who says so.
+    """
 
     issue_ids: tuple[IssueId, ...]
+    text: str = ""
+    author: str = ""
 
     @classmethod
     def read(cls, data: Mapping[str, Any], ticket: Ticket) -> AnsweredInTracker:
         """See ``FleetRequest``."""
-        return cls(ticket, issue_ids(data))
+        text, author = data.get("text", ""), data.get("author", "")
+        if not (isinstance(text, str) and isinstance(author, str)):
+            raise ProtocolError("text and author must be texts")
+        if text.strip() and not author.strip():
+            raise ProtocolError("an answer needs the name of its author")
+        found = issue_ids(data)
+        if text.strip() and len(found) != 1:
+            raise ProtocolError("an answer with a text is for one issue")
+        return cls(ticket, found, text.strip(), author.strip())
 
     def answer(self, fleet: Control) -> None:
         """Read the comments now; each issue that has an answer goes on."""
         questions = fleet.parts.questions
         waiting = {issue.issue_id for issue in questions.waiting()}
         unknown = [each for each in self.issue_ids if each not in waiting]
+        if self.text and not unknown:
+            questions.write(self.ticket, Remark(self.issue_ids[0], self.text, self.author))
+            fleet.parts.round_trips.wake()
+            return
         questions.hurry()
         fleet.parts.round_trips.wake()
         fleet.done(self.ticket, self.issue_ids, unknown, "answered", "no question is open")
