@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import counted
 from beads_workers.ui.viewer import (
     ORDERS,
@@ -29,6 +30,7 @@ from beads_workers.ui.viewer import (
     Role,
     SayPage,
     Wish,
+    Writing,
     chosen_at,
     chosen_row,
     found_in,
@@ -43,7 +45,9 @@ Action = Callable[[Look, Fields, int], Pressed]
 """View, snapshot and rows of a page -> the new view, and a wish or None."""
 
 EVERYWHERE = frozenset(Pane)
-LISTS = frozenset({Pane.FLEET, Pane.QUARANTINE})
+LISTS = frozenset({Pane.FLEET, Pane.QUARANTINE, Pane.DECISIONS})
+OWN_PARTS = {Pane.QUARANTINE: Part.QUARANTINED, Pane.DECISIONS: Part.DECISIONS}
+"""Panes that are one list."""
 LIVE = frozenset({Role.START, Role.WATCH})
 REPLAY = frozenset({Role.REPLAY})
 
@@ -81,11 +85,7 @@ CTRL_C = ("Ctrl-C", "stop the fleet that was started here; twice: now")
 
 RESERVED: Mapping[str, str] = MappingProxyType(
     {
-        "4": "what needs a person: questions and approvals",
         "5": "all issues",
-        "i": "answer a question",
-        "v": "approve a branch",
-        "V": "reject a branch",
         "d": "the diff of the attempt",
         "c": "copy to the clipboard of the terminal",
         ":": "palette of commands",
@@ -156,6 +156,8 @@ def press(look: Look, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed
         wish = look.question.answers.get(key)
         return replace(look, question=None, message="" if wish else "left as it is"), wish
     look = replace(look, message="")
+    if look.typed is not None and look.writing is not None:
+        return _write(look, look.writing, look.typed, key)
     if look.typed is not None:
         return _type(look, look.typed, key, page_rows), None
     if (act := _ACTIONS.get((look.role, look.pane, key))) is not None:
@@ -211,14 +213,14 @@ def _open(look: Look, pane: Pane) -> Look:
     """Open a pane; the key of the open pane leads back to the fleet."""
     if look.pane is pane:
         pane = Pane.FLEET
-    part = Part.QUARANTINED if pane is Pane.QUARANTINE else look.part
-    if pane is Pane.FLEET and part is Part.QUARANTINED:
+    part = OWN_PARTS.get(pane, look.part)
+    if pane is Pane.FLEET and part in OWN_PARTS.values():
         part = Part.WORKERS
     return replace(look, pane=pane, part=part, top=0, log_end=None, log_found=None)
 
 
 def _back(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    if look.pane is Pane.FLEET or (look.pane is Pane.QUARANTINE and look.find):
+    if look.pane is Pane.FLEET or (look.pane in OWN_PARTS and look.find):
         return replace(look, find="", states={}), None
     return _close(look), None
 
@@ -232,9 +234,9 @@ def _attempt(look: Look, snapshot: Fields, _rows: int) -> Pressed:
 
 
 def _close(look: Look) -> Look:
-    """Leave a pane: a log that was opened from the quarantine leads back there."""
-    in_quarantine = look.pane is Pane.LOG and look.part is Part.QUARANTINED
-    return _open(look, Pane.QUARANTINE if in_quarantine else Pane.FLEET)
+    """Leave a pane: a log leads back to the pane of its list."""
+    of_log = next((pane for pane, part in OWN_PARTS.items() if part is look.part), Pane.FLEET)
+    return _open(look, of_log if look.pane is Pane.LOG else Pane.FLEET)
 
 
 def _other_list(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
@@ -277,8 +279,7 @@ def _type(look: Look, typed: str, key: str, rows: int) -> Look:
         typed, closed = "", True
     else:
         closed = key == "backspace" and not typed
-        typed = typed[:-1] if key == "backspace" else typed + {"space": " "}.get(key, key)
-        if len(key) > 1 and key not in ("backspace", "space"):
+        if typed == (typed := _with(typed, key)) and not closed:
             return look
     shown = None if closed else typed
     if not in_log:
@@ -365,6 +366,53 @@ def _retry_all(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     return replace(look, question=Question(text, {"y": Ask("bw.retry", {"issue_ids": ids})})), None
 
 
+# --- what a person decides ---
+
+
+def _answer(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    row = chosen_row(look, snapshot, Part.DECISIONS)
+    if row is None or "question" not in row:
+        return replace(look, message="i answers a question: choose one"), None
+    issue_id = row["issue_id"]
+    return replace(look, typed="", writing=Writing("answer to", "bw.answer", issue_id)), None
+
+
+def _approve(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    row = chosen_row(look, snapshot, Part.DECISIONS)
+    if row is None or "commit" not in row:
+        return replace(look, message="v approves a branch: choose one"), None
+    issue_id, commit = row["issue_id"], row["commit"]
+    text = f"land {issue_id} at {commit[:SHA_CHARS]}? y yes, n no"
+    wish = Ask("bw.approve", {"commits": {issue_id: commit}})
+    return replace(look, question=Question(text, {"y": wish})), None
+
+
+def _reject(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    row = chosen_row(look, snapshot, Part.DECISIONS)
+    if row is None or "commit" not in row:
+        return replace(look, message="V rejects a branch: choose one"), None
+    writing = Writing("what is wrong with", "bw.reject", row["issue_id"])
+    return replace(look, typed="", writing=writing), None
+
+
+def _write(look: Look, writing: Writing, typed: str, key: str) -> Pressed:
+    """Apply a key to what a person writes: Enter sends it, Escape gives it up."""
+    if key == "enter" and typed.strip():
+        fields = {"issue_ids": [writing.issue_id], "text": typed.strip()}
+        look = replace(look, typed=None, writing=None)
+        return look, Ask(writing.control, fields)
+    if key in ("enter", "escape"):
+        return replace(look, typed=None, writing=None, message="left as it is"), None
+    return replace(look, typed=_with(typed, key)), None
+
+
+def _with(typed: str, key: str) -> str:
+    """Return a typed text after one more key."""
+    if key == "backspace":
+        return typed[:-1]
+    return typed + {"space": " "}.get(key, key if len(key) == 1 else "")
+
+
 def _leave(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     if look.role is not Role.START or not snapshot["running"]:
         return look, Leave()
@@ -405,11 +453,12 @@ ROWS = (
         (Binding("enter l", _attempt),),
     ),
     BindingRow(
-        "1 2 3", "the fleet; what lands; what is quarantined",
-        "the fleet; the landing queue; quarantined issues, with the reasons",
+        "1 2 3 4", "fleet; landing; quarantined; what you decide",
+        "the fleet; the landing queue; quarantined issues, with the reasons; questions and branches"
+        " that await your approval",
         (
             Binding("1", _pane(Pane.FLEET)), Binding("2", _pane(Pane.LANDING)),
-            Binding("3", _pane(Pane.QUARANTINE)),
+            Binding("3", _pane(Pane.QUARANTINE)), Binding("4", _pane(Pane.DECISIONS)),
         ),
     ),
     BindingRow("", "", "help", (Binding("?", _pane(Pane.HELP)),)),
@@ -428,14 +477,23 @@ ROWS = (
         (Binding("f", _filter, {Pane.FLEET}), Binding("s", _sort, {Pane.FLEET})),
     ),
     BindingRow(
-        "r a", "retry the quarantined issue; in 3 all of them",
-        "retry the chosen quarantined issue; in `3` all that are shown",
-        (Binding("r", _retry), Binding("a", _retry_all, asks=True)), LIVE,
+        "r a x", "retry; in 3 all; release a worker's issue (asks)",
+        "retry the chosen quarantined issue; in `3` all that are shown; release the chosen worker's"
+        " issue",
+        (
+            Binding("r", _retry), Binding("a", _retry_all, asks=True),
+            Binding("x", _release, asks=True),
+        ), LIVE,
     ),
     BindingRow(
-        "x", "release the chosen worker's issue (asks first)",
-        "release the chosen worker's issue",
-        (Binding("x", _release, asks=True),), LIVE,
+        "i v V", "in 4: answer; approve (asks first); reject",
+        "in `4`: answer the question; approve the branch at the commit that is shown; reject it"
+        " with remarks",
+        (
+            Binding("i", _answer, {Pane.DECISIONS}),
+            Binding("v", _approve, {Pane.DECISIONS}, asks=True),
+            Binding("V", _reject, {Pane.DECISIONS}),
+        ), LIVE,
     ),
     BindingRow(
         "p + -", "pause, and resume; one worker more, or one less",

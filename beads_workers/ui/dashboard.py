@@ -16,6 +16,7 @@ from beads_workers.ui.panels import (
     LANDING_ROWS,
     LANDING_ROWS_MIN,
     attempt,
+    decisions,
     hints,
     keys,
     landing,
@@ -279,6 +280,8 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
             yield from attempt(snapshot, look, age, room.columns, room.rows)
         case Pane.QUARANTINE:
             yield from quarantined(snapshot, look, room.columns, room.rows)
+        case Pane.DECISIONS:
+            yield from decisions(snapshot, look, room.columns, room.rows)
         case Pane.LANDING:
             yield from landing_pane(snapshot, look, age, room.columns, room.rows)
         case Pane.HELP:
@@ -356,12 +359,22 @@ def _foot(snapshot: Fields, look: Look, columns: int) -> Text:
     if look.question is not None:
         return Row(columns, "question").add(" ").fill(look.question.text).text()
     row = Row(columns).add(" ")
+    if look.typed is not None and look.writing is not None:
+        row.add(f"{look.writing.label} {look.writing.issue_id}: ", style="muted")
+        # Of a long text, the end is seen: there the person types.
+        return row.add(_end_of(f"{look.typed}_", row.room), style="strong").text()
     if look.typed is not None:
         row.add(f"/{look.typed}", style="strong")
         return row.add("_").fill("   Enter keeps it, Escape gives it up", "muted").text()
     if look.message:
         return row.fill(look.message, "strong").text()
     return row.fill(hints(snapshot, look, columns), "muted").text()
+
+
+def _end_of(text: str, width: int) -> str:
+    while width_of(text) > width:
+        text = text[1:]
+    return text
 
 
 def _too_small(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:

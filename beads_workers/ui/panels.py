@@ -6,13 +6,16 @@ Each panel is a rule and rows below it, in the given width. Pure.
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 from collections.abc import Iterator
 from heapq import nlargest
 
+from rich.cells import chop_cells
 from rich.text import Text
 
-from beads_workers.core.text import columns, counted
+from beads_workers.core.receipts import SHA_CHARS
+from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import used
 from beads_workers.ui.lines import NOT_CHARGED, next_try
@@ -456,6 +459,45 @@ def quarantined(
         yield row.fill(issue["error"]).text()
 
 
+def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) -> Iterator[Text]:
+    """Yield a rule, what waits for a person's decision, and below it all about the chosen one."""
+    part = viewer.Part.DECISIONS
+    listed = viewer.rows_of(look, snapshot, part)
+    yield _rule(f"to decide: {len(listed)}{_only(look, part)}", width, look, part)
+    if not listed:
+        text = "none of them" if look.find else "no question is open, and no branch awaits approval"
+        yield Row(width).add(f" {text}", style="muted").text()
+        return
+    at, id_room = viewer.chosen_at(look, listed, part), id_columns(snapshot, width)
+    room = max(1, min(len(listed), rows // 2 - 1))
+    first = max(0, at - room + 1)
+    for index, each in enumerate(listed[first : first + room], first):
+        row = Row(width, CHOSEN if index == at else "").add(" ")
+        row.add(_id(each["issue_id"], id_room), id_room, "strong").add(" ")
+        row.add("asks" if "question" in each else "to approve", 11, "attention")
+        yield row.fill(each["title"]).text()
+    chosen = listed[at]
+    yield _rule(chosen["title"] or chosen["issue_id"], width, look, part)
+    for text, style in _about(chosen):
+        for line in text.splitlines():
+            for words in textwrap.wrap(printable(line), width - 2) or [""]:
+                for chunk in chop_cells(words, width - 2):
+                    yield Row(width).add(" ").fill(chunk, style).text()
+
+
+def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
+    """Yield texts about a question or a finished branch, each with its style."""
+    if "question" in row:
+        by = f"{row['agent']} asks" if row["agent"] else "the agent asks"
+        yield f"{by}; i answers, Enter shows its log", "muted"
+        yield row["question"], ""
+        return
+    verified = "verified" if row["verified"] else "not verified"
+    yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}, {verified}", "strong"
+    yield row["diffstat"], ""
+    yield f"v approves, V rejects; 'diff {row['issue_id']}' shows the change", "muted"
+
+
 def keys(look: viewer.Look, width: int) -> Iterator[Text]:
     """Yield a rule, and the meaning of each key."""
     yield _rule("keys", width, look)
@@ -466,12 +508,15 @@ def keys(look: viewer.Look, width: int) -> Iterator[Text]:
 def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     """Return the last row: the keys that are useful here, as many as fit."""
     pause = "resume" if snapshot["state"] in bindings.RESUMED else "pause"
-    fleet = "Enter open   Tab other list   2 landing   3 quarantined"
+    fleet = "Enter open   Tab other list   2 landing   3 quarantined   4 to decide"
     match look.pane:
         case viewer.Pane.LOG:
             hint = "/ find   n N next   g G ends"
         case viewer.Pane.QUARANTINE:
             hint = "Enter open   r try again   a all   / filter"
+        case viewer.Pane.DECISIONS:
+            keyed = "i answer   v approve   V reject   " if look.role in bindings.LIVE else ""
+            hint = f"{keyed}Enter open"
         case viewer.Pane.LANDING | viewer.Pane.HELP:
             hint = ""
         case _ if look.role is viewer.Role.REPLAY:

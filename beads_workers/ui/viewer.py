@@ -31,6 +31,7 @@ class Pane(Enum):
     FLEET = "fleet"
     LANDING = "landing"
     QUARANTINE = "quarantined"
+    DECISIONS = "to decide"
     LOG = "log"
     HELP = "help"
 
@@ -41,6 +42,7 @@ class Part(Enum):
     WORKERS = "workers"
     ENDED = "ended"
     QUARANTINED = "quarantined"
+    DECISIONS = "to decide"
 
 
 Fields = Mapping[str, Any]
@@ -55,6 +57,7 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
         "done": lambda row: row["decision"] in ("finish", "land"),
     },
     Part.QUARANTINED: {},
+    Part.DECISIONS: {},
 }
 """Filters of a list that ``f`` cycles through, after all rows."""
 
@@ -112,6 +115,15 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Writing:
+    """What a person types for an issue; ``control``: the request that sends it."""
+
+    label: str
+    control: str
+    issue_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShownLog:
     """A log, or the end of a long one.
 
@@ -161,9 +173,9 @@ class Look:
     this text. ``order``: of ``ORDERS``, "" for names. ``log_end``: the last shown line of the log,
     None while the log is followed; ``log_find``: the text that is searched in the log;
     ``log_found``: the line where it was found last. ``top``: scroll position of the landing pane.
-    ``typed``: text after ``/``, None while nobody types. ``message``: the last answer of the fleet.
-    ``caption``: comment of a demo on the moment. ``unicode``: whether the terminal can show more
-    than ASCII.
+    ``typed``: text after ``/``, or of ``writing``; None while nobody types. ``message``: the last
+    answer of the fleet. ``caption``: comment of a demo on the moment. ``unicode``: whether the
+    terminal can show more than ASCII.
     """
 
     role: Role = Role.WATCH
@@ -178,6 +190,7 @@ class Look:
     log_found: int | None = None
     top: int = 0
     typed: str | None = None
+    writing: Writing | None = None
     question: Question | None = None
     message: str = ""
     caption: str = ""
@@ -201,6 +214,9 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
             rows = list(reversed(snapshot["outcomes"]))
         case Part.QUARANTINED:
             rows = list(snapshot["quarantined"])
+        case Part.DECISIONS:
+            landing = snapshot["landing"] or {"awaiting_approval": ()}
+            rows = [*snapshot["questions"], *landing["awaiting_approval"]]
     if shown := STATES[part].get(look.states.get(part, "")):
         rows = [row for row in rows if shown(row)]
     if look.find:
@@ -240,7 +256,7 @@ def shown_attempt(look: Look, snapshot: Fields) -> ShownAttempt | None:
     last = (each for each in reversed(snapshot["outcomes"]) if each[name] == row[name])
     if (found := next(last, None)) is not None:
         return _ended(found)
-    if look.part is Part.WORKERS:
+    if look.part is not Part.QUARANTINED:
         return None
     return ShownAttempt(row["issue_id"], row["attempts"], "", running=False, row=row)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import Entry
+from beads_workers.core.receipts import Receipt
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
 from beads_workers.core.wire import Progress
@@ -51,6 +52,23 @@ def agents_at_work() -> list[rec.Record]:
         rec.Claimed("app-1", "Mend the cart"),
         rec.Started("app-1", "W1", 1, "r1", "Mend the cart", agent="claude"),
         rec.AsideHeard("W1", working),
+    ]
+
+
+def to_decide() -> list[rec.Record]:
+    """A question of one agent, and a finished branch that awaits approval."""
+    asks = Receipt(agent="claude", question="FOO or BAR?\nFOO is shorter.")
+    head = "0123456789abcdef0123456789abcdef01234567"
+    done = Receipt(
+        agent="codex", head=head, branch="bw/app-2/1", diffstat="3 files changed", verified=True
+    )
+    return [
+        *fleet(3, busy=2),
+        ended("app-1", outcome="question", verdict="asked", error="FOO or BAR?", receipt=asks),
+        rec.SettledRecord("app-1", "ask", "applied"),
+        ended("app-2", "W2", verdict="land", receipt=done, awaits=True),
+        rec.LandingEnded("app-2", "shelve"),
+        rec.SettledRecord("app-2", "shelve", "applied"),
     ]
 
 

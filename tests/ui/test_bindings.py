@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from beads_workers.ui import bindings, viewer
-from tests.ui.test_look import BUSY, QUARANTINE
+from tests.ui.test_look import BUSY, DECISIONS, QUARANTINE
 
 ROOT = Path(__file__).parents[2]
 UI = ROOT / "beads_workers" / "ui"
@@ -44,12 +45,22 @@ def test_the_help_fits_into_the_smallest_dashboard(role: viewer.Role) -> None:
 
 
 def test_what_cannot_be_undone_asks_first_and_nothing_else_does() -> None:
-    views = {"a": (IN_LIST, QUARANTINE), "x": (viewer.Look(), BUSY), "q": (viewer.Look(), BUSY)}
+    branch = viewer.Look(
+        pane=viewer.Pane.DECISIONS,
+        part=viewer.Part.DECISIONS,
+        chosen={viewer.Part.DECISIONS: "app-2"},
+    )
+    views = {
+        "a": (IN_LIST, QUARANTINE),
+        "v": (branch, DECISIONS),
+        "x": (viewer.Look(), BUSY),
+        "q": (viewer.Look(), BUSY),
+    }
     for role, pane, name, key in KEYS:
         look, snapshot = views.get(name, (viewer.Look(pane=pane), BUSY))
         if role is not viewer.Role.START or pane is not look.pane:
             continue
-        after, _ = bindings.press(viewer.Look(role, look.pane, look.part), name, snapshot)
+        after, _ = bindings.press(replace(look, role=role), name, snapshot)
         assert (after.question is not None) is key.asks, name
 
 

@@ -13,7 +13,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui import bindings, viewer
-from tests.ui.snapshots import EPOCH, after, ended, fleet
+from tests.ui.snapshots import EPOCH, after, ended, fleet, to_decide
 
 BUSY = after(*fleet(10, busy=2))
 QUARANTINE_RECORDS = (
@@ -28,6 +28,7 @@ NIGHT_RECORDS = (
     ended("app-8", "W3", outcome="error", verdict="requeue", charged=1, error="no"),
     ended("app-9", "W4"),
 )
+DECISIONS = after(*to_decide())
 NIGHT = after(*NIGHT_RECORDS)
 COSTLY = after(
     *fleet(3),
@@ -281,10 +282,43 @@ def test_a_log_opened_among_the_quarantined_leads_back_there() -> None:
     assert pressed("escape", look=look, snapshot=QUARANTINE)[0].pane is viewer.Pane.QUARANTINE
 
 
+def test_an_answer_is_typed_and_sent_with_enter() -> None:
+    look, wishes = pressed("4", "i", *"use ", "space", *"q?", "backspace", snapshot=DECISIONS)
+    assert not wishes and look.typed == "use  q"
+    look, wishes = pressed("enter", look=look, snapshot=DECISIONS)
+    assert wishes == [viewer.Ask("bw.answer", {"issue_ids": ["app-1"], "text": "use  q"})]
+    assert look.typed is None and look.writing is None
+
+
+def test_a_branch_is_approved_after_a_yes_at_the_commit_that_is_shown() -> None:
+    commit = DECISIONS["landing"]["awaiting_approval"][0]["commit"]
+    look, wishes = pressed("4", "j", "v", snapshot=DECISIONS)
+    assert not wishes and look.question is not None and commit[:12] in look.question.text
+    assert not pressed("n", look=look, snapshot=DECISIONS)[1]
+    wish = viewer.Ask("bw.approve", {"commits": {"app-2": commit}})
+    assert pressed("y", look=look, snapshot=DECISIONS)[1] == [wish]
+
+
+def test_a_branch_is_rejected_with_remarks_and_not_without() -> None:
+    look, wishes = pressed("4", "j", "V", snapshot=DECISIONS)
+    assert not wishes and look.writing is not None
+    assert not pressed("enter", look=look, snapshot=DECISIONS)[1]
+    assert not pressed(*"no", "escape", look=look, snapshot=DECISIONS)[1]
+    wish = viewer.Ask("bw.reject", {"issue_ids": ["app-2"], "text": "too long"})
+    assert pressed(*"too long", "enter", look=look, snapshot=DECISIONS)[1] == [wish]
+
+
+@pytest.mark.parametrize(("keys", "why"), [("ji", "i answers"), ("v", "approves"), ("V", "rejects")])
+def test_the_keys_of_a_decision_do_nothing_on_the_other_kind(keys: str, why: str) -> None:
+    look, wishes = pressed("4", *keys, snapshot=DECISIONS)
+    assert not wishes and why in look.message and look.typed is None
+
+
 def test_a_number_opens_its_pane_and_closes_it() -> None:
     for key, pane in (
         ("2", viewer.Pane.LANDING),
         ("3", viewer.Pane.QUARANTINE),
+        ("4", viewer.Pane.DECISIONS),
         ("?", viewer.Pane.HELP),
     ):
         assert pressed(key)[0].pane is pane

@@ -20,10 +20,10 @@ from beads_workers.core.wire import Progress
 from beads_workers.ui.dashboard import draw, page_rows
 from beads_workers.ui.panels import short_diffstat
 from beads_workers.ui.theme import styles
-from beads_workers.ui.viewer import Look, Pane, Part, Question, Renderer, Role, ShownLog
+from beads_workers.ui.viewer import Look, Pane, Part, Question, Renderer, Role, ShownLog, Writing
 from tests.support.landings import BRANCH, TIP, gate, night
 from tests.support.shares import examples
-from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, ended, fleet
+from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, ended, fleet, to_decide
 
 LANDING_TIP = rec.LandingTip(TIP, BRANCH)
 NASTY = ["日本語の題名 with wide ones", "\x1b[2J\x07 bell", "a\nb\tc", "\u202eright to left",
@@ -170,6 +170,22 @@ def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
 def test_a_run_that_is_over_does_not_say_how_to_start_workers() -> None:
     assert "'scale N' or + starts some" in lines(after())[6]
     assert lines(after(rec.RunEnded(0, "idle_timeout")))[6].strip() == "all have left"
+
+
+def test_what_a_person_decides_is_shown_with_all_that_is_asked() -> None:
+    snapshot = after(*to_decide())
+    look = Look(pane=Pane.DECISIONS, part=Part.DECISIONS)
+    shown = "\n".join(lines(snapshot, look))
+    assert all(text in shown for text in ("to decide: 2", "asks", "FOO is shorter.", "to approve"))
+    branch = "\n".join(lines(snapshot, replace(look, chosen={Part.DECISIONS: "app-2"})))
+    assert "0123456789ab on bw/app-2/1, verified" in branch and "3 files changed" in branch
+
+
+def test_what_is_typed_is_seen_to_its_end() -> None:
+    writing = Writing("answer to", "bw.answer", "app-1")
+    look = Look(pane=Pane.DECISIONS, part=Part.DECISIONS, typed="x" * 90 + "end", writing=writing)
+    foot = lines(after(*to_decide()), look)[-1]
+    assert "answer to app-1: " in foot and foot.rstrip().endswith("end_")
 
 
 def test_one_try_is_one_try() -> None:
