@@ -165,9 +165,11 @@ def id_columns(snapshot: viewer.Fields, width: int) -> int:
 
     They fit the longest id shown, in steps, so that lists do not jump.
     """
-    lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined")]
+    lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined", "questions")]
     if (shown := snapshot["landing"]) is not None:
-        lists += [shown[name] for name in ("waiting_to_land", "refused", "last")]
+        lists += [
+            shown[name] for name in ("waiting_to_land", "awaiting_approval", "refused", "last")
+        ]
     longest = max((len(row["issue_id"] or "") for rows in lists for row in rows), default=0)
     return min(12 if width < 100 else 18, max(8, -(-longest // 4) * 4))
 
@@ -508,7 +510,9 @@ def keys(look: viewer.Look, width: int) -> Iterator[Text]:
 def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     """Return the last row: the keys that are useful here, as many as fit."""
     pause = "resume" if snapshot["state"] in bindings.RESUMED else "pause"
-    fleet = "Enter open   Tab other list   2 landing   3 quarantined   4 to decide"
+    fleet = "Enter open   Tab other list   2 landing   3 quarantined"
+    if viewer.rows_of(viewer.Look(), snapshot, viewer.Part.DECISIONS):
+        fleet = f"4 to decide   {fleet}"
     match look.pane:
         case viewer.Pane.LOG:
             hint = "/ find   n N next   g G ends"

@@ -308,7 +308,9 @@ def test_a_branch_is_rejected_with_remarks_and_not_without() -> None:
     assert pressed(*"too long", "enter", look=look, snapshot=DECISIONS)[1] == [wish]
 
 
-@pytest.mark.parametrize(("keys", "why"), [("ji", "i answers"), ("v", "approves"), ("V", "rejects")])
+@pytest.mark.parametrize(
+    ("keys", "why"), [("ji", "i answers"), ("v", "approves"), ("V", "rejects")]
+)
 def test_the_keys_of_a_decision_do_nothing_on_the_other_kind(keys: str, why: str) -> None:
     look, wishes = pressed("4", *keys, snapshot=DECISIONS)
     assert not wishes and why in look.message and look.typed is None
