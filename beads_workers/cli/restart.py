@@ -39,7 +39,8 @@ def restart(
     if earlier is None or earlier.typed is None:
         raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
     os.chdir(earlier.folder)
-    options = replace(from_typed(earlier.typed), trust=TRUST_ALL if trust else None)
+    typed = replace(from_typed(earlier.typed), new_night=None)
+    options = replace(typed, trust=TRUST_ALL if trust else None)
     resolved = settle(options)
     refuse_untrusted(resolved)  # While there still is a fleet.
     client.send("bw.stop")

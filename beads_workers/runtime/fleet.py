@@ -260,6 +260,7 @@ class Fleet:
             agents=understood(self._settings.work),
             lands=self._settings.landing is not None,
             argv=_as_typed(info.argv),
+            night=self._settings.night,
         )
         foreign = (
             Noted(

@@ -1,9 +1,9 @@
 """Retention: which runs that are over are kept or removed, and what is forgotten on request.
 
 Source: docs/OPERATIONS.md, "What is kept". A run's folder is removed only if nobody needs it:
-nothing is pending for its tracker, no process of it lives, it is this machine's, and a later run
-remembers what it knew. A file that somebody is reading can be read to its end: the kernel keeps it
-until it is closed.
+nothing is pending for its tracker, no process of it lives, it is this machine's, a later run
+remembers what it knew, and a later night has begun. A file that somebody is reading can be read to
+its end: the kernel keeps it until it is closed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from beads_workers.core.journal import CheckpointEnded, Entry, RetryAsked, Settl
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, Result
 from beads_workers.runtime.journal_file import add_to, read_end
+from beads_workers.runtime.night import runs_of_night
 from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, host_name
 
 REMOVED = "removed"
@@ -38,7 +39,7 @@ class Keep:
 def disposable(directory: RunDirectory, keep: Keep) -> list[Path]:
     """Return the folders of runs that may go, oldest first; nothing is removed yet."""
     run_ids = directory.run_ids()
-    needed = set(_remembering(directory, run_ids))
+    needed = {*_remembering(directory, run_ids), *runs_of_night(directory, directory.last_run())}
     sizes = {i: _size(directory.run(i)) for i in run_ids} if keep.size_bytes is not None else {}
     total, excess = sum(sizes.values()), len(run_ids) - max(1, keep.runs)
     gone = []
