@@ -91,7 +91,7 @@ def _rows(directory: RunDirectory, running: str) -> Iterator[dict[str, Any]]:
 
 def _figures_of_killed(directory: RunDirectory, run_id: str) -> dict[str, Any]:
     """Return the figures of a killed run with what later runs settled of it, and found out."""
-    from beads_workers.cli.report import read_history
+    from beads_workers.cli.histories import read_history
     from beads_workers.ui.findings import figures
 
     found = figures(read_history(directory, run_id))

@@ -19,15 +19,16 @@ def runs_of_night(directory: RunDirectory, run_id: str) -> list[str]:
 
     A run that has not begun is a night of its own.
     """
-    last = directory.beginning(run_id)
-    if last is None:
-        return [run_id]
-    found = []
-    for each in directory.run_ids():
-        # The night has the name of its first run, and the names of runs are in their order.
-        if each >= last.night_id and (began := directory.beginning(each)) is not None:
-            found += [each] if began.night_id == last.night_id else []
-    return found
+    first = _first(directory, run_id)
+    # The night has the name of its first run, and the names of runs are in their order.
+    later = (each for each in directory.run_ids() if first is not None and each >= first)
+    return [each for each in later if _first(directory, each) == first] or [run_id]
+
+
+def _first(directory: RunDirectory, run_id: str) -> str | None:
+    """Return the first run of the night of this run; None if it has not begun."""
+    began = directory.beginning(run_id)
+    return None if began is None else began.night.first or run_id
 
 
 def night_so_far(

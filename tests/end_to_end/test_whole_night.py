@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from beads_workers.runtime.usage_file import read_usage
 from tests.agents_api import ModelApi
 from tests.end_to_end.conftest import StartFleet
 from tests.end_to_end.test_agent_fleets import AgentProject
@@ -20,10 +21,13 @@ from tests.support.worktrees import in_worktrees
 
 PRICES = '[agents.claude]\nprices = { "claude-*" = [2.0, 10.0, 0.1] }\n'
 """As the stub counts."""
-OUTPUT_OF_CALL = 500 * 10 / 1e6
-"""Dollars of the rest of an answer whose beginning was heard."""
+CALL, OUTPUT = (5000 * 2 + 500 * 10) / 1e6, 500 * 10 / 1e6
+"""Dollars of an answer, and of its output. A killed claude lacks the answer that it was waiting
+for, and of those before it the output, which it tells only at its end."""
+WHOLE = 10_000
+"""Tokens of input of the two answers before the one that stalls."""
 QUICK = 'tokens 5000 500; write f{n}.py "{n}"'
-LONG = 'tokens 5000 500; write {n}.py "a"; run "touch {n}"; stall 60s; write {n}2.py "b"'
+LONG = 'tokens 5000 500; write {n}.py "a"; run "touch {n}"; stall 20s; write {n}2.py "b"'
 OPTIONS = ("-n", "1", "--agent", "claude")
 
 
@@ -41,6 +45,12 @@ def told(project: Any, *words: str) -> dict[str, Any]:
     return found
 
 
+def heard(fleet: Fleet) -> int:
+    """Tokens of input of which the run's agents have written by now."""
+    kept = [read_usage(file) for file in (fleet.run_folder / "usage").glob("*.jsonl")]
+    return sum(receipt.tokens.input for receipt in kept if receipt is not None)
+
+
 def kill(fleet: Fleet) -> None:
     """Kill everything of a fleet at once, as a machine does that loses its power."""
     for pid in {fleet.pid, *fleet.token_holders()}:
@@ -56,12 +66,12 @@ def test_three_starts_one_killed_and_one_interrupted_are_one_night_to_the_cent(
 ) -> None:
     project.issues(QUICK.replace("{n}", "1"), *(LONG.replace("{n}", n) for n in ("one", "two")))
     first = start(project, *OPTIONS, "--budget", "9")
-    until(lambda: in_worktrees(project, "one"), 100)
+    until(lambda: in_worktrees(project, "one") and heard(first) == 2 * WHOLE, 100)
     kill(first)
     second = start(project, *OPTIONS, "--budget", "9")
     second.started()
     assert "goes on: 1 run since" in second.errors and "of $9 spent before" in second.errors
-    until(lambda: in_worktrees(project, "two"), 100)
+    until(lambda: in_worktrees(project, "two") and heard(second) >= WHOLE, 100)
     second.process.send_signal(signal.SIGINT)
     assert second.wait() == 130
     assert "is left for the night): beads-workers start -n 1" in second.output
@@ -73,7 +83,7 @@ def test_three_starts_one_killed_and_one_interrupted_are_one_night_to_the_cent(
     last = told(project, "status")["last_run"]
     missing = api.accounts.total(account=home.key).dollars - report["money"]["spent_usd"]
     assert report["money"]["cut_attempts"] == 2, "one was killed, and one interrupted"
-    assert -1e-6 < missing < 2 * OUTPUT_OF_CALL
+    assert -1e-6 < missing < 2 * (CALL + 2 * OUTPUT)
     assert report["night"] == first.run_id
     assert [run["run_id"] for run in report["runs"]] == [each["run_id"] for each in reversed(runs)]
     assert [run["state"] for run in report["runs"]] == ["killed", "ended", "ended"]
