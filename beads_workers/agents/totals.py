@@ -45,6 +45,13 @@ class Totals:
         """Number of tokens of all processes of the session."""
         return _tokens(self.reported) + sum(map(_tokens, self.unreported))
 
+    def plus(self, more: Iterable[Usage], *, begun: bool) -> Totals:
+        """Return these with more usage of a killed process; ``begun``: its first part is the last
+        of ``unreported``."""
+        before = self.unreported[-1] if begun and self.unreported else {}
+        earlier = self.unreported[:-1] if before else self.unreported
+        return replace(self, unreported=_at_most((*earlier, _sum([*before.values(), *more]))))
+
     def to_object(self) -> dict[str, Any]:
         """Return a JSON object; each usage is ``[input, output, cached_read, cached_write,
         money]``."""
@@ -87,12 +94,12 @@ class Increments:
         """Add one answer of the model; return the increments. If the same id comes again, only the
         excess counts, and only if no total has included it."""
         before = self._messages.get(message_id, Usage(usage.model))
+        model, more = usage.model, usage.minus(before)
         if message_id:
-            self._messages[message_id] = usage
+            self._messages[message_id] = before.plus(more)  # Never less than it was.
             self._messages.move_to_end(message_id)
             if len(self._messages) > MESSAGES_MAX:
                 self._messages.popitem(last=False)
-        model, more = usage.model, usage.minus(before)
         answered = self._answered.get(model, Usage(model)).plus(more)
         if model in self._answered or len(self._answered) < MODELS_MAX:
             self._answered[model] = answered
@@ -107,6 +114,11 @@ class Increments:
         base = self._base(total)
         own = (usage.minus(base.get(model, _NOTHING)) for model, usage in total.items())
         return self._tell([usage.minus(self._emitted.get(usage.model, _NOTHING)) for usage in own])
+
+    @property
+    def has_total(self) -> bool:
+        """Whether the process has reported a total."""
+        return self._reported is not None
 
     def totals(self, prices: Prices = MappingProxyType({})) -> Totals:
         """Return the totals for the next process of this session.

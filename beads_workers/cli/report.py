@@ -63,7 +63,7 @@ def report(
         raise CommandError("--html and --json are two reports", "ask for one", EXIT_USAGE)
     if (run is not None) + last + (since is not None) + done > 1:
         raise CommandError(
-            "RUN, --last, --since and --done are four reports", "ask for one", EXIT_USAGE
+            "RUN, --last, --since and --done do not go together", "choose one", EXIT_USAGE
         )
     directory = RunDirectory(find_state_directory(state_dir))
     found = find_run(directory.root, run).name

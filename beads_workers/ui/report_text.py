@@ -129,7 +129,8 @@ def run_text(run: History) -> str:
         parts.append(f"quarantined {count}")
     parts += [cost(spent.total)] if spent is not None else []
     code = f" (exit {run.exit_code})" if run.exit_code else ""
-    return f"{', '.join(parts)}; {findings.how_it_ended(run)}{code}"
+    how = "killed" if run.state == "killed" else findings.how_it_ended(run)
+    return f"{', '.join(parts)}; {how}{code}"
 
 
 def _figures(history: History, width: int) -> Iterator[Text]:
