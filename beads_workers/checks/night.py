@@ -24,7 +24,10 @@ from beads_workers.worktrees.git import git_or_none
 def found(state: Path, folder: Path, gap_seconds: float) -> NightSoFar:
     """Return the night that a start goes on with now."""
     is_merged = partial(_is_merged, str(folder))
-    return night_so_far(RunDirectory(state), gap_seconds, time.time(), is_merged)
+    try:
+        return night_so_far(RunDirectory(state), gap_seconds, time.time(), is_merged)
+    except OSError:
+        return NightSoFar()  # The conditions of the run directory say what is wrong with it.
 
 
 def _is_merged(folder: str, landing: Mapping[str, Any]) -> bool:

@@ -29,7 +29,7 @@ EXEMPT = {
     "chaos/workspace.py": "a throw-away tracker that it has made itself, judged in a test run",
     "integrations/dispatcherd/fleet_settings.py": "a user's file; 'from_config', fuzzed, judges it",
     "cli/web.py": "its own file, which nobody else can read, and the first line of its own child",
-    "cli/last_run.py": "ended.json, which this version writes in one step; only 'object' is asked",
+    "runtime/endings.py": "ended.json, which is written in one step; only 'object' is asked",
     "cli/fleet.py": "run.json, for the pid of a run that is known to live",
     "cli/restart.py": "run.json of a fleet that has just been talked to",
     "ui/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
