@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from beads_workers.core import limits
 from beads_workers.core.night import NightSoFar
 from beads_workers.runtime.endings import how_it_ended
 from beads_workers.runtime.run_directory import RunDirectory
 
 
 def runs_of_night(directory: RunDirectory, run_id: str) -> list[str]:
-    """Return the runs of the night of this run, oldest first; starts that were refused are in none.
+    """Return the last runs of the night of this run, oldest first; a start that was refused is in
+    none.
 
     A run that has not begun is a night of its own.
     """
     first = _first(directory, run_id)
     # The night has the name of its first run, and the names of runs are in their order.
-    later = (each for each in directory.run_ids() if first is not None and each >= first)
-    return [each for each in later if _first(directory, each) == first] or [run_id]
+    later = [each for each in directory.run_ids() if first is not None and each >= first]
+    last = later[-limits.NIGHT_RUNS_MAX :]
+    return [each for each in last if _first(directory, each) == first] or [run_id]
 
 
 def _first(directory: RunDirectory, run_id: str) -> str | None:

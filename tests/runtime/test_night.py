@@ -84,6 +84,7 @@ def test_keep_runs_removes_no_run_of_the_night(tmp_path: Path) -> None:
     for number in range(3, 8):
         write(tmp_path, f"r{number}", night)
         night = so_far(tmp_path)
-    gone = [folder.name for folder in disposable(directory, Keep(2, 1))]
+    gone = [folder.name for folder in disposable(directory, Keep(2, None))]
     assert gone == ["r0", "r1", "r2"]
+    assert len(disposable(directory, Keep(2, None, night=False))) == 6, "a person asks for it"
     assert so_far(tmp_path).money == 2.5

@@ -61,12 +61,12 @@ BOUNDS = {
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
     # One table of keys and buttons, of which help and documents are made: 120. The night: 800.
-    "code_lines": Bound(67280, slack=300),
+    "code_lines": Bound(67286, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     "functions": Bound(6038, slack=30),
     "classes": Bound(970, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(106700, slack=1000),
+    "test_lines": Bound(106760, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
