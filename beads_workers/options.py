@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from beads_workers import registry
 from beads_workers.core import commit_form, limits
-from beads_workers.core.budget import read_budget
+from beads_workers.core.budget import Budget, read_budget
 from beads_workers.core.hours import read_moment
 from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
 from beads_workers.core.settings import LANDING_STYLES
@@ -205,14 +205,28 @@ def _module(value: Any) -> str:
     return value
 
 
+AMOUNTS = 'dollars (20), or tokens ("5Mtok")'
+
+
 def _budget(value: Any) -> str:
+    return str(_read_budget(value, f'{AMOUNTS}; "20/run" is for each run'))
+
+
+def _issue_budget(value: Any) -> str:
+    budget = _read_budget(value, AMOUNTS)
+    if budget.per_run:
+        raise ValueError(AMOUNTS)
+    return str(budget)
+
+
+def _read_budget(value: Any, forms: str) -> Budget:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number and not isinstance(value, str):
-        raise ValueError('dollars (20), or tokens ("5Mtok")')
+        raise ValueError(forms)
     try:
-        return str(read_budget(str(value)))
+        return read_budget(str(value))
     except ValueError:
-        raise ValueError('dollars (20), or tokens ("5Mtok")') from None
+        raise ValueError(forms) from None
 
 
 TRUST_ALL, TRUST_NO_AGENT = "yes", "agent=no"
@@ -456,11 +470,23 @@ class Options:
     )
     budget: str | None = _option(
         BUDGET,
-        help="Begin nothing more once this is spent: 20 (dollars), or 5Mtok.",
+        help="Begin nothing more once the night has cost this: 20 (dollars), 5Mtok; 20/run.",
         metavar="AMOUNT",
     )
     issue_budget: str | None = _option(
-        BUDGET, help="As --budget, for each issue.", metavar="AMOUNT", panel=AGENTS
+        ValueKind(_issue_budget),
+        help="As --budget, for each issue.",
+        metavar="AMOUNT",
+        panel=AGENTS,
+    )
+    new_night: bool | None = _flag(
+        "Begin another night: a report and a budget of its own.",
+        "--new-night",
+        panel=FLEET,
+        in_file=False,
+    )
+    night_gap: float | None = _in_file(
+        _duration(1), limits.NIGHT_GAP_SECONDS, table=("night", "gap")
     )
     reset_grace: float | None = _option(
         _duration(0),

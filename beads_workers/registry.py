@@ -106,7 +106,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "runs": "List the runs of this project: when, how long, how each ended.",
     },
     "cli.report": {
-        "report": "Show what happened in a run, and what it cost.",
+        "report": "Show what happened in a night, and what it cost.",
     },
     "cli.tracker": {
         "init": "Make a tracker and a settings file in this folder.",

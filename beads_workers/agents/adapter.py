@@ -127,6 +127,8 @@ class Adapter(ABC):
     ``own_session``: it takes a session id of ours. ``resumes``: it can continue a session.
     ``prompt_bytes_max``: limit of a prompt that has to be an argument; None: the prompt comes on
     stdin. ``usage_grows``: its ``usage_files`` get a line for each answer, and are no documents.
+    ``usage_kept``: they have the same answers as its stream, and their whole output, which the
+    stream tells only at the end: they are read of a process that ended without a total.
     ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
     published types, never run by us. ``has_hook``: a hook can tell it in time why a guard refuses.
     ``commits``: its sandbox lets it commit in its folder. ``by_hand``: the call with which a person
@@ -144,6 +146,7 @@ class Adapter(ABC):
     resumes: ClassVar[bool] = True
     prompt_bytes_max: ClassVar[int | None] = None
     usage_grows: ClassVar[bool] = False
+    usage_kept: ClassVar[bool] = False
     measured: ClassVar[tuple[str, ...]] = ()
     untried: ClassVar[bool] = False
     has_hook: ClassVar[bool] = False

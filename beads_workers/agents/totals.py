@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,9 @@ from beads_workers.core.model import value
 MESSAGES_MAX = 1000
 """Number of answers that are remembered by id: a repetition comes within a few lines."""
 
+PROCESSES_MAX = 6
+"""Number of killed processes of a session that are told apart: each doubles what a total may be."""
+
 ByModel = Mapping[str, Usage]
 
 
@@ -28,17 +32,25 @@ class Totals:
     """Usage of a session at the end of its last process; to be kept and given to the next one.
 
     ``reported``: the last total that a process of the session reported, by model. ``unreported``:
-    usage beyond it, of processes that ended without a total.
+    usage beyond it, of each process that ended without a total: the session may have saved some of
+    them and others not.
     """
 
     session: str = ""
     reported: ByModel = field(default_factory=dict)
-    unreported: ByModel = field(default_factory=dict)
+    unreported: tuple[ByModel, ...] = ()
 
     @property
     def tokens(self) -> int:
         """Number of tokens of all processes of the session."""
-        return _tokens(self.reported) + _tokens(self.unreported)
+        return _tokens(self.reported) + sum(map(_tokens, self.unreported))
+
+    def plus(self, more: Iterable[Usage], *, begun: bool) -> Totals:
+        """Return these with more usage of a killed process; ``begun``: its first part is the last
+        of ``unreported``."""
+        before = self.unreported[-1] if begun and self.unreported else {}
+        earlier = self.unreported[:-1] if before else self.unreported
+        return replace(self, unreported=_at_most((*earlier, _sum([*before.values(), *more]))))
 
     def to_object(self) -> dict[str, Any]:
         """Return a JSON object; each usage is ``[input, output, cached_read, cached_write,
@@ -46,7 +58,7 @@ class Totals:
         return {
             "session": self.session,
             "reported": _to_lists(self.reported),
-            "unreported": _to_lists(self.unreported),
+            "unreported": [_to_lists(each) for each in self.unreported],
         }
 
 
@@ -54,9 +66,11 @@ def from_object(fields: object) -> Totals:
     """Parse what ``to_object`` made; anything else counts as nothing."""
     if not isinstance(fields, dict) or not isinstance(session := fields.get("session"), str):
         return Totals()
-    return Totals(
-        session, _from_lists(fields.get("reported")), _from_lists(fields.get("unreported"))
-    )
+    killed = fields.get("unreported")
+    # Earlier versions had one sum for all of them.
+    each = killed if isinstance(killed, list) else [killed]
+    unreported = filter(None, map(_from_lists, each[:PROCESSES_MAX]))
+    return Totals(session, _from_lists(fields.get("reported")), tuple(unreported))
 
 
 class Increments:
@@ -80,12 +94,12 @@ class Increments:
         """Add one answer of the model; return the increments. If the same id comes again, only the
         excess counts, and only if no total has included it."""
         before = self._messages.get(message_id, Usage(usage.model))
+        model, more = usage.model, usage.minus(before)
         if message_id:
-            self._messages[message_id] = usage
+            self._messages[message_id] = before.plus(more)  # Never less than it was.
             self._messages.move_to_end(message_id)
             if len(self._messages) > MESSAGES_MAX:
                 self._messages.popitem(last=False)
-        model, more = usage.model, usage.minus(before)
         answered = self._answered.get(model, Usage(model)).plus(more)
         if model in self._answered or len(self._answered) < MODELS_MAX:
             self._answered[model] = answered
@@ -101,6 +115,11 @@ class Increments:
         own = (usage.minus(base.get(model, _NOTHING)) for model, usage in total.items())
         return self._tell([usage.minus(self._emitted.get(usage.model, _NOTHING)) for usage in own])
 
+    @property
+    def has_total(self) -> bool:
+        """Whether the process has reported a total."""
+        return self._reported is not None
+
     def totals(self, prices: Prices = MappingProxyType({})) -> Totals:
         """Return the totals for the next process of this session.
 
@@ -109,21 +128,23 @@ class Increments:
         """
         if self._reported is not None:
             return Totals(self._session, self._reported)
-        priced = (_priced(usage, prices) for usage in self._emitted.values())
-        unreported = _sum([*self._last.unreported.values(), *priced])
-        return Totals(self._session, self._last.reported, unreported)
+        own = _sum(_priced(usage, prices) for usage in self._emitted.values())
+        unreported = (*self._last.unreported, own) if own else self._last.unreported
+        return Totals(self._session, self._last.reported, _at_most(unreported))
 
     def _base(self, total: ByModel) -> ByModel:
         """Return the base of the total: the one that leaves the tokens nearest to those reported.
 
-        Candidates: nothing; the last total (without a process killed since); or that and the
-        reported usage of the killed process. With equal distance, the base that covers more wins.
+        Candidates: nothing; the last total; and that with the usage of any of the processes that
+        were killed since. With equal distance, the base that covers more wins.
         """
         last = self._last
-        both = _sum([*last.reported.values(), *last.unreported.values()])
+        killed = range(len(last.unreported), -1, -1)
+        chosen = (c for count in killed for c in combinations(last.unreported, count))
+        bases = (_sum(u for each in (last.reported, *c) for u in each.values()) for c in chosen)
         possible: list[ByModel] = [
             base
-            for base in (both, last.reported)
+            for base in bases
             if all(total.get(m, _NOTHING).covers(usage) for m, usage in base.items())
         ]
         emitted = _tokens(self._emitted)
@@ -139,6 +160,14 @@ class Increments:
 
 
 _NOTHING = Usage()
+
+
+def _at_most(processes: tuple[ByModel, ...]) -> tuple[ByModel, ...]:
+    """Return these, the oldest as one if there are too many."""
+    if len(processes) <= PROCESSES_MAX:
+        return processes
+    oldest = processes[: len(processes) - PROCESSES_MAX + 1]
+    return (_sum(u for each in oldest for u in each.values()), *processes[len(oldest) :])
 
 
 def _sum(usages: Iterable[Usage]) -> dict[str, Usage]:

@@ -200,6 +200,8 @@ class _Run:
         """Read the rest after the process has ended; return what its session had used by then."""
         self._read_session_file()
         self._add_events([*self._parser.end(), *self._errors.end()])
+        if self._adapter.usage_kept and not self._parser.usage.has_total:
+            self._read_usage_beside()
         with suppress(OSError):  # Most agents write none.
             usage_text = Path(self._request.usage_file).read_text("utf-8", "replace")
             self._add_events(self._parser.usage_told(usage_text))
@@ -214,6 +216,10 @@ class _Run:
             self._around.usage.session_file(self._session_file.path, self._session_file.at)
 
     def _read_session_file(self) -> None:
+        if not self._adapter.usage_kept:
+            self._read_usage_beside()
+
+    def _read_usage_beside(self) -> None:
         for line, at in self._session_file.read():
             self._add_events(self._parser.usage_told(line), at)
 

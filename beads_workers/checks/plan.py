@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from beads_workers.agents.planted import PLANTED
 from beads_workers.agents.presets import find_agents
-from beads_workers.checks import fleet, programs, worktrees
+from beads_workers.checks import fleet, night, programs, worktrees
 from beads_workers.checks.landing import find_landing
 from beads_workers.checks.named_agents import find_agent, find_fleet_agents
 from beads_workers.checks.project import TrackerChoice, commands_of_issues, find_tracker
 from beads_workers.checks.rules import Check, met, misused
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.settings import Agent, FleetSettings, Landing, Tracing, Work, Worktrees
 from beads_workers.kinds import Looked, SourceKind
 from beads_workers.options import TRUST_NO_AGENT, Options, Resolved
@@ -223,6 +224,14 @@ class FleetPlan:
         return find_landing(self.options, self.folder, found.base)
 
     # --- all of it ---
+
+    @cached_property
+    def night(self) -> NightSoFar:
+        """The night that the start goes on with."""
+        if self.options.new_night:
+            return NightSoFar()
+        state = Path(self.prepared.state_directory) if self.prepared is not None else self.state
+        return night.found(state, self.folder, fleet.known(self.options.night_gap))
 
     @cached_property
     def settings(self) -> FleetSettings | None:

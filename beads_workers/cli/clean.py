@@ -56,8 +56,12 @@ def register(app: typer.Typer) -> None:
 def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     keep: Annotated[
-        int, typer.Option(min=1, help="So many of the last runs stay, with their logs.")
-    ] = KEEP,
+        int | None,
+        typer.Option(
+            min=1,
+            help="So many of the last runs stay, with their logs; default 3, and the last night.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     state_dir: StateDir = None,
 ) -> None:
@@ -76,7 +80,7 @@ def clean(
     from beads_workers.worktrees.removal import clean as clean_worktrees
 
     directory = RunDirectory(find_state_directory(state_dir))
-    old = disposable(directory, Keep(keep, None))
+    old = disposable(directory, Keep(keep or KEEP, None, night=keep is None))
     sockets = dead_sockets()
     project = directory.root.resolve().parent
     common = common_directory(project)

@@ -263,8 +263,8 @@ def _end_of_fleet(directory: Path, timeout: float | None) -> dict[str, Any]:
 
 def _ended(directory: Path, prefix: str) -> dict[str, Any] | None:
     """Return how this run ended; None while it runs. Raise ``CommandError`` if it is unknown."""
-    from beads_workers.cli.last_run import how_it_ended
     from beads_workers.cli.runs import find_run
+    from beads_workers.runtime.endings import how_it_ended
     from beads_workers.runtime.run_directory import RunDirectory
 
     found = find_run(directory, prefix)
@@ -397,9 +397,12 @@ def _unfinished(directory: Path, *, wanted: bool) -> dict[str, Any]:
 
 
 def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envelopes: bool) -> None:
-    from beads_workers.cli.last_run import last_run
+    from beads_workers.cli.last_run import last_run, night_of
 
     last = last_run(directory)
+    night = night_of(directory, last) if last is not None else None
+    if last is not None and night is not None:
+        last["night"] |= night
     if as_json:
         shown = {"running": False, "last_run": last}
         print(json.dumps(shown | _unfinished(directory, wanted=envelopes)))
@@ -410,6 +413,12 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
         return
     print(f"last run {last['run_id']}, {last['ending']}")
     print(f"closed {last['closed']}, failed attempts {last['failed']}")
+    if night is not None:
+        cost = f", ${night['spent_usd']:.2f}" if night["spent_usd"] else ""
+        print(
+            f"the night of {last['night']['runs']} runs: closed {night['closed']}, failed attempts"
+            f" {night['failed']}{cost} ('beads-workers report' tells it all)"
+        )
     _show_what_is_left(last)
 
 

@@ -1,10 +1,11 @@
-"""The ends of runs: from ``ended.json``, or from the journal of a killed run."""
+"""The last run, for ``status`` and ``wait`` without a fleet."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from beads_workers.runtime.endings import how_it_ended
 
 
 def last_run(directory: Path) -> dict[str, Any] | None:
@@ -17,28 +18,15 @@ def last_run(directory: Path) -> dict[str, Any] | None:
     return next((ending for run in folders if (ending := how_it_ended(run)) is not None), None)
 
 
-def how_it_ended(run: Path) -> dict[str, Any] | None:
-    """Return how the run in this folder ended; None if it has not written anything."""
-    ending = _written(run) or _from_journal(run)
-    return None if ending is None else {**ending, "settled": (run / "settled").exists()}
+def night_of(directory: Path, last: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the figures of the night that this run ends; None for a night of one run.
 
-
-def _written(run: Path) -> dict[str, Any] | None:
-    try:
-        ending = json.loads((run / "ended.json").read_bytes())
-    except (OSError, ValueError):
+    They are those of ``report``: the same runs are added up.
+    """
+    if last["night"]["runs"] < 2:
         return None
-    # Another version had other keys: the journal is read instead.
-    return ending if isinstance(ending, dict) and "ending" in ending else None
+    from beads_workers.cli.histories import read_night
+    from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.ui.findings import figures
 
-
-def _from_journal(run: Path) -> dict[str, Any] | None:
-    # Imported here: these modules take half as long again as the rest of ``status``.
-    from beads_workers.core.snapshot import Board
-    from beads_workers.core.status import ending
-    from beads_workers.runtime.journal_file import read_end
-
-    board = Board()
-    for entry in read_end(run / "journal.jsonl"):
-        board.apply(entry)
-    return None if board.run is None else ending(board, run.name)
+    return figures(read_night(RunDirectory(directory), last["run_id"]))

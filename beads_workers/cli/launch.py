@@ -18,17 +18,25 @@ from typing import Any
 
 from beads_workers.cli.client import ControlClient, wait_for_exit
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.last_run import how_it_ended
+from beads_workers.core.budget import read_budget
 from beads_workers.core.journal import from_json, heads
 from beads_workers.core.model import FLEETS
 from beads_workers.core.plain import to_plain
 from beads_workers.core.settings import FleetSettings, Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_UNKNOWN
+from beads_workers.runtime.endings import how_it_ended
 from beads_workers.runtime.processes import received_signals, wake_on
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, spent
-from beads_workers.ui.lines import FLAGS_WIDTH, SILENT, held_elsewhere, line, start_again
+from beads_workers.ui.lines import (
+    FLAGS_WIDTH,
+    SILENT,
+    held_elsewhere,
+    line,
+    start_again,
+    with_budget,
+)
 
 # --- summary -------------------------------------------------------------------------------------
 # The lines at the end of a run: the issues, the cost, and the next step.
@@ -129,7 +137,7 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         )
     if ended.get("requeued") or queue["ready"]:
         what = "was requeued" if ended.get("requeued") else "is ready"
-        return f"to go on with what {what}: {start_again(ended.get('argv', []))}"
+        return f"to go on with what {what}{_going_on(ended)}"
     if held := ended.get("held_elsewhere"):
         first = printable(shlex.quote(held[0]["issue_id"]))
         if not any(each["actor"].startswith(FLEETS) for each in held):
@@ -149,6 +157,20 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     if landed is None and ended.get("unmerged_branches", 0) > ended.get("failed_branches", 0):
         return "merge what is good; 'beads-workers clean' removes the worktrees of what is merged"
     return "nothing is left to do"
+
+
+def _going_on(ended: dict[str, Any]) -> str:
+    """Return the line that starts again behind a colon, with what is left of the budget."""
+    argv, money = ended.get("argv", []), ended.get("money")
+    if not money or not money["budget"]:
+        return f": {start_again(argv)}"
+    budget, night = read_budget(money["budget"]), money["night"]
+    if budget.per_run:
+        return f": {start_again(argv)}"
+    used = night["spent_usd"], night["tokens"]
+    if budget.is_spent(*used):
+        return f", with more for this night: {with_budget(argv, budget.doubled())}"
+    return f" ({budget.left(*used)} of {budget} is left for the night): {start_again(argv)}"
 
 
 def _duration(seconds: float) -> str:

@@ -75,6 +75,7 @@ def planned(plan: FleetPlan) -> FleetSettings:
         for step in (plan.tracker, plan.work, plan.worktrees, plan.landing):
             need_met(step)
     assert settings is not None, "a step that cannot be taken has failed as a condition"
+    settings = replace(settings, night=plan.night)
     if plan.proof is None and plan.proving is None:
         return settings
     sight = plan.proof.sight if plan.proof is not None else Sight.UNKNOWN

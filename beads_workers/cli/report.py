@@ -1,9 +1,8 @@
-"""``report``: what happened in a run, from its journal; on screen, as JSON, as a page."""
+"""``report``: what happened in a night, from its journals; on screen, as JSON, as a page."""
 
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import runs
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.runs import find_run
-from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.core.history import History
@@ -34,25 +33,46 @@ def report(
     run: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]", help="Its id or how it begins; else the last.", autocompletion=runs
+            metavar="[RUN]",
+            help="One run, by its id or how it begins; else the last night.",
+            autocompletion=runs,
         ),
     ] = None,
+    last: Annotated[bool, typer.Option("--last", help="Only the last run.")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="The runs since 22:00, or of the last 10h."),
+    ] = None,
+    done: Annotated[
+        bool, typer.Option("--done", help="You were told: the next start begins another night.")
+    ] = False,
     html: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write one HTML page; - is stdout.")
     ] = None,
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Show what happened in a run, and what it cost.
+    """Show what happened in a night, and what it cost.
 
     It lists what was closed, what failed and why, and what to do next.
     """
+    from beads_workers.cli.histories import read_history, read_night
     from beads_workers.runtime.run_directory import RunDirectory
 
     if html is not None and as_json:
         raise CommandError("--html and --json are two reports", "ask for one", EXIT_USAGE)
+    if (run is not None) + last + (since is not None) + done > 1:
+        raise CommandError(
+            "RUN, --last, --since and --done do not go together", "choose one", EXIT_USAGE
+        )
     directory = RunDirectory(find_state_directory(state_dir))
-    history = read_history(directory, find_run(directory.root, run).name)
+    found = find_run(directory.root, run).name
+    if run is not None or last:
+        history = read_history(directory, found)
+    else:
+        history = read_night(directory, found, since)
+    if done and history.state == "running":
+        raise CommandError("the night is not over: its fleet runs", "beads-workers stop")
     if as_json:
         from beads_workers.core.text import json_line
         from beads_workers.ui import findings
@@ -62,33 +82,16 @@ def report(
         _write_page(history, html)
     else:
         _show(history)
-        if run is None and (before := _killed_before(directory, history.run_id)):
-            print(f"  beads-workers report {before}\n      the run before it, which was killed")
+    if done:
+        _tell_done(directory, history.run_id)
 
 
-def _killed_before(directory: RunDirectory, run_id: str) -> str:
-    """Return the killed run that this run continued; "" if the run before ended normally."""
-    earlier = [each for each in directory.run_ids() if each < run_id][-1:]
-    return next((each for each in earlier if not directory.has_ended(each)), "")
-
-
-def read_history(directory: RunDirectory, run_id: str) -> History:
-    """Return the history of a run, also while it runs; raise ``CommandError`` without one."""
-    from beads_workers.core.history import fold
-    from beads_workers.runtime.journal_file import read_journal
-
-    info = directory.read_info()
-    # The lock before the journal: a run that lives now may still write, but not the reverse.
-    alive = info is not None and info.run_id == run_id and directory.is_locked()
-    history = fold(
-        read_journal(directory.run(run_id) / "journal.jsonl"),
-        alive=alive,
-        now=time.time(),
-        settled=directory.is_settled(run_id),
-    )
-    if history is None:
-        raise CommandError(f"run {run_id} has not written anything", "", EXIT_UNKNOWN)
-    return history
+def _tell_done(directory: RunDirectory, run_id: str) -> None:
+    try:
+        directory.mark_told(run_id)
+    except OSError as error:
+        raise CommandError(f"cannot note it: {error.strerror}", "the night goes on") from None
+    print("the night is done; the next start begins another", file=sys.stderr)
 
 
 def _show(history: History) -> None:

@@ -40,7 +40,8 @@ def restart(
     if earlier is None or earlier.typed is None:
         raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
     os.chdir(earlier.folder)
-    options = replace(from_typed(earlier.typed), trust=TRUST_ALL if trust else None)
+    typed = replace(from_typed(earlier.typed), new_night=None)
+    options = replace(typed, trust=TRUST_ALL if trust else None)
     if (wrong := no_time_left(options)) is not None:
         raise CommandError(wrong.text, "start it anew, with another --until", EXIT_USAGE)
     if client.ask("bw.status")["state"] != "waiting":

@@ -17,8 +17,8 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.last_run import how_it_ended
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.runtime.endings import how_it_ended
 
 if TYPE_CHECKING:
     from beads_workers.runtime.run_directory import RunDirectory
@@ -50,7 +50,7 @@ def runs(
     from beads_workers.runtime.run_directory import RunDirectory
 
     directory = RunDirectory(find_state_directory(state_dir))
-    known = _rows(directory.runs, directory.run_ids(), _running(directory))
+    known = _rows(directory, _running(directory))
     found = list(islice(known, number))
     if as_json:
         print(json.dumps({"runs": found}))
@@ -66,12 +66,14 @@ def _running(directory: RunDirectory) -> str:
     return info.run_id if info is not None and directory.is_locked() else ""
 
 
-def _rows(folder: Path, run_ids: list[str], running: str) -> Iterator[dict[str, Any]]:
-    for run_id in reversed(run_ids):
-        ending = how_it_ended(folder / run_id)
+def _rows(directory: RunDirectory, running: str) -> Iterator[dict[str, Any]]:
+    for run_id in reversed(directory.run_ids()):
+        ending = how_it_ended(directory.run(run_id))
         if ending is None:
             continue
         is_running = run_id == running
+        if ending["exit_code"] is None and not is_running:
+            ending |= _figures_of_killed(directory, run_id)
         yield {
             "run_id": run_id,
             "running": is_running,
@@ -84,8 +86,19 @@ def _rows(folder: Path, run_ids: list[str], running: str) -> Iterator[dict[str, 
             "exit_code": ending["exit_code"],
             "closed": ending["closed"],
             "failed": ending["failed"],
-            "quarantined": len(ending["quarantined"]),
+            "quarantined": ending["quarantined_here"],
+            "spent_usd": ending["spent_usd"],
+            "night": ending["night"]["first"],
         }
+
+
+def _figures_of_killed(directory: RunDirectory, run_id: str) -> dict[str, Any]:
+    """Return the figures of a killed run with what later runs settled of it, and found out."""
+    from beads_workers.cli.histories import read_history
+    from beads_workers.ui.findings import figures
+
+    found = figures(read_history(directory, run_id))
+    return found | {"quarantined_here": found["quarantined"]}
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -95,6 +108,7 @@ def _line(row: dict[str, Any]) -> str:
     minutes, seconds = divmod(round(row["seconds"]), 60)
     hours, minutes = divmod(minutes, 60)
     counts = ", ".join(f"{name} {row[name]}" for name in COUNTS)
+    counts += f", ${row['spent_usd']:.2f}" if row["spent_usd"] else ""
     how = printable(row["ending"], 80)
     return f"{row['run_id']}  {began}  {hours:3}:{minutes:02}:{seconds:02}  {counts}  {how}"
 

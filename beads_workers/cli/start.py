@@ -25,13 +25,16 @@ from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
 from beads_workers.cli.web import with_port
+from beads_workers.core.budget import Budget
 from beads_workers.core.hours import written
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.settings import Agent, FleetSettings, understood
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import FLEET, Options
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 from beads_workers.ui.agents import clock
+from beads_workers.ui.words import moment
 
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult
@@ -56,6 +59,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
         ("tracker", started["tracker"]),
         *(agent_lines(settings) or [("command", printable(shown_command(settings.work), 160))]),
         *_also_run(settings),
+        *_night(settings.night),
         ("workers", f"{settings.workers}{until}{'' if settings.workers else NOBODY}"),
         *_shown_hours(settings),
         ("folder", printable(shown_place(settings))),
@@ -110,10 +114,28 @@ def agent_lines(settings: FleetSettings) -> list[tuple[str, str]]:
     if work.verify:
         lines.append(("verify", printable(work.verify, 160)))
     if settings.budget is not None:
-        lines.append(("budget", f"{settings.budget} for the run"))
+        lines.append(("budget", _budget(settings.budget, settings.night)))
     if settings.issue_budget is not None:
         lines.append(("budget", f"{settings.issue_budget} for an issue"))
     return lines
+
+
+def _budget(budget: Budget, night: NightSoFar) -> str:
+    if budget.per_run:
+        return f"{budget}"
+    if not night.first:
+        return f"{budget} for the night"
+    used, left = (find(night.money, night.tokens) for find in (budget.used, budget.left))
+    least = "at least " if night.cut else ""
+    return f"{least}{used} of {budget} spent before in this night, {left} left"
+
+
+def _night(night: NightSoFar) -> list[tuple[str, str]]:
+    if not night.first:
+        return []
+    began = moment(night.began_at)[:-3]
+    runs = counted(night.runs, "run")
+    return [("night", f"goes on: {runs} since {began}; --new-night begins another")]
 
 
 ACCOUNT_CHARS = 4

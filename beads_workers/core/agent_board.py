@@ -35,10 +35,12 @@ class AgentBoard:
     flagged: dict[str, rec.Finished] = field(default_factory=dict)
     budget: str = ""
     _working: dict[str, str] = field(default_factory=dict)
+    _nights_runs: int = 1
 
     def run_started(self, run: rec.RunStarted) -> None:
-        """Take over the run's budget and agents."""
+        """Take over the run's budget and agents, and what its night has cost by now."""
         self.budget, self.agents = run.budget, dict.fromkeys(run.agents)
+        self.ledger, self._nights_runs = Ledger(run.run_id, run.night), run.night.runs + 1
 
     def started(self, started: rec.Started) -> None:
         """Note which agent an attempt begins with."""
@@ -51,7 +53,7 @@ class AgentBoard:
         if finished.receipt or finished.issue_id in self._working:
             self._working.pop(finished.issue_id, None)
             receipt = finished.receipt
-            self.ledger.ended(finished.issue_id, receipt)
+            self.ledger.ended(finished.issue_id, receipt, finished.outcome)
             self.flagged.pop(finished.issue_id, None)
             if receipt is not None and receipt.flags and len(self.flagged) < FLAGGED_MAX:
                 self.flagged[finished.issue_id] = finished
@@ -75,10 +77,10 @@ class AgentBoard:
             case rec.AccountOpened(account, agent, model):
                 self.closed.pop((account, model), None)
                 self.agents[agent] = None
-            case rec.UsageFound(issue_id, _, _, receipt):
+            case rec.UsageFound(issue_id, _, request_id, receipt):
                 if receipt is not None and receipt.agent:
                     self.agents.setdefault(receipt.agent, None)
-                self.ledger.found(issue_id, receipt)
+                self.ledger.found(issue_id, request_id, receipt)
             case _:
                 pass
 
@@ -104,7 +106,7 @@ class AgentBoard:
 
     def money(self) -> dict[str, Any]:
         """Return what has been spent, running attempts included."""
-        spent = self.ledger.spent()
+        spent, in_night = self.ledger.spent(), self.ledger.spent_in_night()
         tokens = self.ledger.total.tokens
         return {
             "spent_usd": round(spent.money, 6),
@@ -117,6 +119,13 @@ class AgentBoard:
                 "total": spent.tokens,
             },
             "unpriced_tokens": self.ledger.total.unpriced,
+            "night": {
+                "runs": self._nights_runs,
+                "spent_usd": round(in_night.money, 6),
+                "tokens": in_night.tokens,
+                "cut_attempts": in_night.cut,
+            },
+            "cut_attempts": spent.cut,
             "by_agent": {name: _spend(each) for name, each in self.ledger.by_agent.items()},
             "by_verdict": {name: _spend(each) for name, each in self.ledger.by_verdict.items()},
         }

@@ -49,6 +49,7 @@ class AgentWork:
         settings: FleetSettings,
         slots: Callable[[], int],
         alike: AlikeFailures,
+        run_id: str = "",
     ) -> None:
         """``slots``: how many attempts the fleet has workers for now."""
         self._effects, self._alike = effects, alike
@@ -72,7 +73,7 @@ class AgentWork:
         known = [*self.agents.values(), *([work.review] if work.review else [])]
         logins = {agent.name: agent.login for agent in known}
         self.accounts = Accounts(effects, settings.pace, slots, logins)
-        self.ledger = Ledger()
+        self.ledger = Ledger(run_id, settings.night)
 
     # --- before an attempt ------------------------------------------------------------------------
 
@@ -136,12 +137,13 @@ class AgentWork:
 
     def spent(self) -> str | None:
         """Return why this run begins nothing more, if its budget is spent."""
-        if self._budget is None:
+        budget = self._budget
+        if budget is None:
             return None  # Asked after every event.
-        spent = self.ledger.spent()
-        if not self._budget.is_spent(spent.money, spent.tokens):
+        spent = self.ledger.spent() if budget.per_run else self.ledger.spent_in_night()
+        if not budget.is_spent(spent.money, spent.tokens):
             return None
-        return f"the budget of {self._budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
+        return f"the budget of {budget} is spent (${spent.money:.2f}, {spent.tokens} tokens)"
 
     def begun(self, issue_id: IssueId, candidate: receipts.Candidate) -> None:
         """Count a new attempt, whose TASK is about to be sent."""
@@ -240,7 +242,7 @@ class AgentWork:
         is_answered = outcome.kind is OutcomeKind.SUCCESS or _is_answered(receipt)
         self.accounts.ended(issue_id, refusal, lost=not is_answered)
         self._review_ended(issue_id, of_reviewer, outcome)
-        self.ledger.ended(issue_id, receipt)
+        self.ledger.ended(issue_id, receipt, outcome.kind.value)
         return outcome, Blame(refused, counts, self._spent(issue, receipt))
 
     def _review_ended(
@@ -261,7 +263,7 @@ class AgentWork:
 
     def found(self, usage: UsageFound) -> None:
         """Count the usage that was found of an attempt that ended without a receipt."""
-        self.ledger.found(usage.issue_id, usage.receipt)
+        self.ledger.found(usage.issue_id, usage.request_id, usage.receipt)
 
     def _spent(self, issue: Issue, receipt: receipts.Receipt | None) -> str:
         """Return the issue's budget if it is spent, else ""."""

@@ -7,7 +7,7 @@ turns them into epoch seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -18,6 +18,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
+from beads_workers.core.money import CUT
 from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.snapshot import Board, worker_order
 from beads_workers.core.source import Action
@@ -70,7 +71,8 @@ class Attempt:
     ``worker_ms``: as the worker measured it. ``attempt``: the number from 1, as it was told to the
     worker. ``charged``, ``delay_seconds``: what came after it, as in ``journal.Finished``.
     ``agent``, ``model``: who worked, "" for a command; ``receipt``: its own report.
-    ``last_progress``: the last progress that it reported.
+    ``last_progress``: the last progress that it reported. ``was_cut``: the agent was ended
+    while it worked; its usage lacks at most the answer that it was writing.
     """
 
     request_id: str
@@ -92,6 +94,11 @@ class Attempt:
     model: str = ""
     receipt: Receipt | None = None
     last_progress: str = ""
+    was_cut: bool = False
+
+    def with_usage(self, found: Receipt | None) -> Attempt:
+        """Return the attempt with the usage that was found of it, if there is any."""
+        return self if found is None else replace(self, receipt=found, was_cut=True)
 
 
 @value
@@ -118,9 +125,11 @@ class WorkerSpan:
 
 @value
 class Interval:
-    """A stretch of time: the tracker could not be asked, or the fleet was paused.
+    """A stretch of time: the tracker could not be asked, the fleet was paused, or an account was
+    closed.
 
-    ``ended`` is None if it lasts to the end of the history. ``count``: failures in a row.
+    ``ended`` is None if it lasts to the end of the history. ``count``: failures in a row. ``name``:
+    of the agent whose account it was.
     """
 
     began: float
@@ -128,6 +137,7 @@ class Interval:
     text: str = ""
     remedy: str = ""
     count: int = 1
+    name: str = ""
 
 
 @value
@@ -186,12 +196,14 @@ class Note:
 
 @value
 class History:
-    """The whole history of a run.
+    """The whole history of a run, or of a night: ``core.nights`` adds up those of its runs.
 
     ``state``: ``running``, ``ended`` (by itself) or ``killed`` (it ended without a word).
     ``exit_code`` and ``reason`` go with ``ended``. ``seconds``: how long the history is.
     ``settled``: nothing of it is pending, because a later start has seen to that. ``tracker_calls``
-    and ``tracker_seconds``: what asking the tracker has cost.
+    and ``tracker_seconds``: what asking the tracker has cost. ``limits``: when agents' accounts
+    were closed. ``found``: usage that this run found of attempts of earlier runs, by request id.
+    ``runs``: the runs of a night, the oldest first; empty for a single run.
     """
 
     run_id: str
@@ -222,6 +234,11 @@ class History:
     dropped_seconds: float = 0.0
     argv: tuple[str, ...] = ()
     """Arguments that were typed after the program's name; empty if nobody knows."""
+    limits: tuple[Interval, ...] = ()
+    found: Mapping[str, Receipt] = field(default_factory=dict)
+    night_id: str = ""
+    """The run that began the night of this run."""
+    runs: tuple[History, ...] = ()
 
     def of_issue(self, issue_id: str) -> list[Attempt]:
         """Return the issue's attempts, in order."""
@@ -268,6 +285,10 @@ class _WholeRun(Board):
     outages: list[Interval] = field(default_factory=list)
     pause: Interval | None = None
     pauses: list[Interval] = field(default_factory=list)
+    closed: dict[tuple[str, str], Interval] = field(default_factory=dict)
+    """Closed accounts, by account and model."""
+    limits: list[Interval] = field(default_factory=list)
+    found: dict[str, Receipt] = field(default_factory=dict)
     all_notes: list[Note] = field(default_factory=list)
     dropped: tuple[Resumed | None, float] = (None, 0.0)
 
@@ -298,6 +319,13 @@ class _WholeRun(Board):
             case rec.SourceRecovered() if self.outage is not None:
                 self.outages.append(replace(self.outage, ended=now))
                 self.outage = None
+            case rec.AccountClosed() as account:
+                was = self.closed.get((account.account, account.model)) or Interval(now, None)
+                named = replace(was, text=account.why, remedy=account.todo, name=account.agent)
+                self.closed[account.account, account.model] = named
+            case rec.AccountOpened(account_id, _, model):
+                if (closed := self.closed.pop((account_id, model), None)) is not None:
+                    self.limits.append(replace(closed, ended=now))
             case _:
                 self._lived(entry.record, now)
 
@@ -331,6 +359,8 @@ class _WholeRun(Board):
             )
 
     def _came_through(self, record: rec.Record, change: Transition, now: float) -> None:
+        if isinstance(record, rec.UsageFound) and record.receipt is not None:
+            self.found[record.request_id] = record.receipt
         issue_id = change.issue.issue_id
         issue = self.histories.get(issue_id)
         if issue is None:
@@ -363,8 +393,6 @@ class _WholeRun(Board):
                 issue.charged = record.charged
             case rec.BranchLanded() | rec.LandingEnded():
                 _land(issue, record, now)
-            case rec.UsageFound():
-                self._usage_found(record)
             case _:
                 pass
         if ended is not None:
@@ -418,12 +446,8 @@ class _WholeRun(Board):
             delay_seconds=end.delay_seconds,
             receipt=end.receipt,
             last_progress=end.reached,
+            was_cut=end.outcome in CUT and bool(end.receipt and end.receipt.usage),
         )
-
-    def _usage_found(self, found: rec.UsageFound) -> None:
-        for index, attempt in enumerate(self.attempts):
-            if attempt.request_id == found.request_id:
-                self.attempts[index] = replace(attempt, receipt=found.receipt)
 
     def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:
         """Return the history, including what has no end in it."""
@@ -436,15 +460,15 @@ class _WholeRun(Board):
             until = max(until, now - self.began_at)
         if state == "killed" and settled:
             for issue in self.histories.values():
-                # A later start has closed what this run could not, and nothing is pending any more.
-                if issue.fate is Fate.UNCLOSED:
-                    issue.fate = Fate.CLOSED
+                # A later start has seen to it: nothing is pending, or in this run's hands.
+                issue.fate = _SETTLED.get(issue.fate, issue.fate)
         end = RUNNING if state == "running" else CUT_OFF
         workers = [*self.lives, *self.living.values()]
         workers.sort(key=lambda span: (*worker_order(span.worker_id), span.began))
         under_way = (issue.attempt for issue in self.issues.known.values() if issue.attempt)
         for begun in (*self.endless, *under_way):
             self.attempts.append(self._attempt(begun, until, end))
+        attempts = [a.with_usage(self.found.pop(a.request_id, None)) for a in self.attempts]
         return History(
             run_id=run.run_id,
             project=run.project,
@@ -458,7 +482,7 @@ class _WholeRun(Board):
             exit_code=self.ended.exit_code if self.ended else None,
             reason=self.ended.reason if self.ended else "",
             settled=settled,
-            attempts=tuple(sorted(self.attempts, key=lambda a: a.began)),
+            attempts=tuple(sorted(attempts, key=lambda a: a.began)),
             workers=tuple(workers),
             issues=tuple(self.histories.values()),
             outages=(*self.outages, *([self.outage] if self.outage else [])),
@@ -471,6 +495,9 @@ class _WholeRun(Board):
             dropped=self.dropped[0],
             dropped_seconds=self.dropped[1],
             argv=run.argv,
+            limits=tuple(sorted((*self.limits, *self.closed.values()), key=lambda i: i.began)),
+            found=self.found,
+            night_id=run.night_id,
         )
 
     def _has_landings(self) -> bool:
@@ -480,6 +507,7 @@ class _WholeRun(Board):
 def _land(issue: IssueHistory, record: rec.BranchLanded | rec.LandingEnded, now: float) -> None:
     before = issue.landing or LandingHistory()
     if isinstance(record, rec.BranchLanded):
+        issue.earlier = False  # The work may be an earlier run's; it landed in this one.
         issue.landing = replace(
             before,
             commit=record.commit,
@@ -491,7 +519,7 @@ def _land(issue: IssueHistory, record: rec.BranchLanded | rec.LandingEnded, now:
     elif record.why:
         error = refusal_text(record.why, record.files, record.against, record.text)
         mends = record.verdict == "mend"
-        issue.error = error
+        issue.error, issue.earlier = error, False
         issue.landing = replace(
             before,
             commit="",
@@ -507,6 +535,9 @@ _KNOWN_BY = (
     *(rec.BranchLanded, rec.LandingEnded),
 )
 """Records that an issue's history may begin with; others about an unknown issue are ignored."""
+
+_SETTLED = {Fate.UNCLOSED: Fate.CLOSED, Fate.UNFINISHED: Fate.REQUEUED}
+"""Fates in a killed run, once a later start has settled it."""
 
 _FATES = {
     IssueState.ENQUEUED: Fate.REQUEUED,

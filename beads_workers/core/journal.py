@@ -16,6 +16,8 @@ from typing import Any
 from beads_workers.core.framing import is_deep, strict_loads
 from beads_workers.core.landing import Add, Mend
 from beads_workers.core.model import Arguments, value
+from beads_workers.core.money import Spend
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.plain import BAD_VALUE, Reader, finite, from_plain, readers_of, to_plain
 from beads_workers.core.receipts import Receipt
 from beads_workers.core.text import counted
@@ -35,7 +37,7 @@ class RunStarted(Record):
     """The first line of a run. ``agents``: those that are understood, by their names.
     ``lands``: a success with a branch lands before it is closed. ``argv``: what was typed after the
     program's name; empty if that was very long. ``until``: epoch seconds from which on it begins
-    nothing (``--until``); 0 for none."""
+    nothing (``--until``); 0 for none. ``night``: what it goes on with."""
 
     run_id: str
     pid: int
@@ -51,6 +53,12 @@ class RunStarted(Record):
     lands: bool = False
     argv: tuple[str, ...] = ()
     until: float = 0.0
+    night: NightSoFar = NightSoFar()
+
+    @property
+    def night_id(self) -> str:
+        """The id of the run that began its night."""
+        return self.night.first or self.run_id
 
 
 @value
@@ -635,7 +643,8 @@ class StatusHeard(Live):
 
 @value
 class Resumed(Record):
-    """The counts of the run up to here. ``segment``: its number, from 2 on."""
+    """The counts of the run up to here. ``segment``: its number, from 2 on. ``spent``, ``found``:
+    what agents used, as in ``money.Ledger``; None in older journals."""
 
     segment: int
     claims: int = 0
@@ -644,6 +653,8 @@ class Resumed(Record):
     retried: int = 0
     lost: int = 0
     quarantined: int = 0
+    spent: Spend | None = None
+    found: Spend | None = None
 
     @property
     def text(self) -> str:

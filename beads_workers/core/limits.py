@@ -363,6 +363,14 @@ REAPED_PIDS_KEPT = 64
 """Ended processes that are remembered, so that an unread connection is known as theirs."""
 
 # --- what is kept on disk -------------------------------------------------------------------
+NIGHT_GAP_SECONDS = 8 * 3600.0
+"""Seconds without a run after which the next one begins another night: longer than a break, shorter
+than a working day."""
+
+NIGHT_RUNS_MAX = 200
+"""Runs of one night that are told and kept: a fleet that is started each hour, for ever, has nights
+without an end."""
+
 KEEP_RUNS = 20
 RUNS_BYTES_MAX = 1 << 30
 """Maximum size of older runs: a fleet that is left alone for months must not fill the disk."""

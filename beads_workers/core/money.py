@@ -6,22 +6,29 @@ report theirs as progress, which counts until their receipt takes its place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from beads_workers.core.model import IssueId, value
+from beads_workers.core.night import NightSoFar, run_of
 from beads_workers.core.receipts import Receipt, Tokens
+
+CUT = ("timeout", "lost", "cancelled")
+"""Outcomes of attempts whose agent was ended in the middle of an answer, if it was at work."""
 
 
 @dataclass(slots=True)
 class Spend:
-    """``unpriced``: tokens for which no price is known."""
+    """``unpriced``: tokens for which no price is known. ``cut``: attempts whose agent was killed:
+    each lacks at most the answer that it was writing."""
 
     tokens: Tokens = field(default_factory=Tokens)
     money: float = 0.0
     unpriced: int = 0
+    cut: int = 0
 
-    def add(self, receipt: Receipt) -> None:
+    def add(self, receipt: Receipt, *, was_cut: bool = False) -> None:
         """Add the usage of an attempt."""
+        self.cut += was_cut
         self.tokens += receipt.tokens
         self.money += receipt.money or 0.0
         self.unpriced += receipt.tokens.total if receipt.money is None else receipt.unpriced
@@ -29,41 +36,57 @@ class Spend:
 
 @value
 class UnderWay:
-    """Usage so far of a running attempt, as its progress reports it."""
+    """Usage so far of a running attempt, as its progress reports it; or a sum. ``cut``: as in
+    ``Spend``."""
 
     tokens: int = 0
     money: float = 0.0
+    cut: int = 0
 
 
 class Ledger:
     """``running``: of attempts under way, by issue; ``unreported``: of attempts that ended without
     a report, until it is found."""
 
-    def __init__(self) -> None:
+    def __init__(self, run_id: str = "", night: NightSoFar | None = None) -> None:
+        """``night``: what was spent before this run, which counts for ``spent_in_night``."""
+        self._run_id, self._night = run_id, night or NightSoFar()
         self.total = Spend()
+        self.found_earlier = Spend()
+        """Usage that was found here of attempts of earlier runs of the night."""
         self.by_issue: dict[str, Spend] = {}
         self.by_agent: dict[str, Spend] = {}
         self.by_verdict: dict[str, Spend] = {}
         self.running: dict[str, UnderWay] = {}
         self.unreported: dict[str, UnderWay] = {}
 
-    def ended(self, issue_id: str, receipt: Receipt | None) -> None:
-        """Count the end of an attempt."""
+    def ended(self, issue_id: str, receipt: Receipt | None, outcome: str = "") -> None:
+        """Count the end of an attempt; ``outcome``: a value of ``model.OutcomeKind``."""
         used = self.running.pop(issue_id, None)
         if receipt is not None:
-            self._add(issue_id, receipt)
+            self._add(issue_id, receipt, was_cut=outcome in CUT)
         elif used is not None:
             before = self.unreported.get(issue_id, UnderWay())
             tokens, money = before.tokens + used.tokens, before.money + used.money
             self.unreported[issue_id] = UnderWay(tokens, money)
 
-    def found(self, issue_id: str, receipt: Receipt | None) -> None:
-        """Count the usage that was found of an attempt that did not report it."""
-        self.unreported.pop(issue_id, None)
-        if receipt is not None:
-            self._add(issue_id, receipt)
+    def found(self, issue_id: str, request_id: str, receipt: Receipt | None) -> None:
+        """Count the usage that was found of an attempt that did not report it.
+        It belongs to the run of the attempt, and if that was in this night, to the night."""
+        run_id = run_of(request_id)
+        if receipt is None:
+            self.unreported.pop(issue_id, None)
+        elif not self._run_id or run_id == self._run_id:
+            self.unreported.pop(issue_id, None)
+            self._add(issue_id, receipt, was_cut=True)
+        elif self._night.first and run_id >= self._night.first:
+            self.found_earlier.add(receipt, was_cut=True)
 
-    def _add(self, issue_id: str, receipt: Receipt) -> None:
+    def resumed(self, total: Spend, found_earlier: Spend) -> None:
+        """Take over the sums of a journal whose beginning is gone."""
+        self.total, self.found_earlier = replace(total), replace(found_earlier)
+
+    def _add(self, issue_id: str, receipt: Receipt, *, was_cut: bool = False) -> None:
         if not (receipt.usage or receipt.money):
             return
         named = (
@@ -72,8 +95,8 @@ class Ledger:
             (self.by_verdict, receipt.verdict or "unknown"),
         )
         for table, name in named:
-            table.setdefault(name, Spend()).add(receipt)
-        self.total.add(receipt)
+            table.setdefault(name, Spend()).add(receipt, was_cut=was_cut)
+        self.total.add(receipt, was_cut=was_cut)
 
     def progress(self, issue_id: str, used: UnderWay) -> None:
         """Take over the total that a running attempt has used by now."""
@@ -86,4 +109,12 @@ class Ledger:
         used_so_far = (*self.running.items(), *self.unreported.items())
         under_way = [used for each, used in used_so_far if issue_id in (None, each)]
         tokens = known.tokens.total + sum(used.tokens for used in under_way)
-        return UnderWay(tokens, known.money + sum(used.money for used in under_way))
+        money = known.money + sum(used.money for used in under_way)
+        return UnderWay(tokens, money, known.cut)
+
+    def spent_in_night(self) -> UnderWay:
+        """Return tokens and dollars of this run and of those before it in the same night."""
+        run, earlier, found = self.spent(), self._night, self.found_earlier
+        tokens = earlier.tokens + found.tokens.total + run.tokens
+        money = earlier.money + found.money + run.money
+        return UnderWay(tokens, money, earlier.cut + found.cut + run.cut)

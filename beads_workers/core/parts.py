@@ -84,7 +84,7 @@ def make_parts(
         orphaned = effects.issues.count(IssueState.ORPHANED)
         return _slots(registry, supervisor) + orphaned
 
-    agents = AgentWork(effects, settings, slots, AlikeFailures(retry_state))
+    agents = AgentWork(effects, settings, slots, AlikeFailures(retry_state), run_id)
     history = retry_state, breaker, preparation, traces, agents
     lands = settings.landing is not None
     tasks = Tasks(

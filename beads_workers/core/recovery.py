@@ -445,7 +445,9 @@ def _unsettled(issues: Issues) -> Iterator[Unsettled]:
 
 def resumed(board: Board, segment: int) -> Resumed:
     """Return the counts of a run so far."""
-    return Resumed(segment, board.claims, **board.totals)
+    ledger = board.agents.ledger
+    spent, found = replace(ledger.total), replace(ledger.found_earlier)
+    return Resumed(segment, board.claims, **board.totals, spent=spent, found=found)
 
 
 # --- spool replay --------------------------------------------------------------------------------

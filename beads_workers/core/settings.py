@@ -12,6 +12,7 @@ from beads_workers.core import limits
 from beads_workers.core.budget import Budget
 from beads_workers.core.commit_form import OWN_TRAILERS, CommitForm
 from beads_workers.core.model import Filters, value
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, LogRoot
 
@@ -336,6 +337,7 @@ class FleetSettings:
     claims_ahead: bool = True
     pace: ProbePace = field(default_factory=ProbePace)
     budget: Budget | None = None
+    night: NightSoFar = NightSoFar()
     issue_budget: Budget | None = None
     awaited: bool = True
     approve: bool = False

@@ -469,6 +469,8 @@ class Board:
                 self.claims = resumed.claims
                 self.notes.append(replace(entry, record=rec.Noted("info", resumed.text)))
                 self.totals = {name: getattr(entry.record, name) for name in self.totals}
+                if resumed.spent and resumed.found:
+                    self.agents.ledger.resumed(resumed.spent, resumed.found)
             case _:
                 self._about_worker(entry.record)
 

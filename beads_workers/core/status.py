@@ -15,6 +15,7 @@ from beads_workers.core.agent_board import shown_time
 from beads_workers.core.issues import Issue, Standing, Transition
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.model import FLEETS
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.text import counted, printable, some
 
 if TYPE_CHECKING:
@@ -355,6 +356,23 @@ def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
         "held_elsewhere": shown["held_elsewhere"],
         "project": shown["project"],
         "landing": shown["landing"],
+        "quarantined_here": board.totals["quarantined"],
+        "spent_usd": round(board.agents.ledger.spent().money, 6),
+        "night": _night(board, run_id),
+    }
+
+
+def _night(board: snapshot.Board, run_id: str) -> dict[str, Any]:
+    """Return the night of this run up to its end, as the next start reads it."""
+    before = board.run.night if board.run else NightSoFar()
+    spent = board.agents.ledger.spent_in_night()
+    return {
+        "first": before.first or run_id,
+        "runs": before.runs + 1,
+        "began_at": round(before.began_at or board.began_at, 3),
+        "spent_usd": round(spent.money, 6),
+        "tokens": spent.tokens,
+        "cut_attempts": spent.cut,
     }
 
 

@@ -20,6 +20,7 @@ from beads_workers.core.journal import CheckpointEnded, Entry, RetryAsked, Settl
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, Result
 from beads_workers.runtime.journal_file import add_to, read_end
+from beads_workers.runtime.night import runs_of_night
 from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, host_name
 
 REMOVED = "removed"
@@ -28,23 +29,26 @@ REMOVED = "removed"
 
 @value
 class Keep:
-    """Limits: so many of the last ``runs`` stay, and older ones only while all are below
-    ``size_bytes``."""
+    """Limits: so many of the last ``runs`` stay, with ``night`` all of the last night, and these
+    only while all are below ``size_bytes``."""
 
     runs: int = limits.KEEP_RUNS
     size_bytes: int | None = limits.RUNS_BYTES_MAX
+    night: bool = True
 
 
 def disposable(directory: RunDirectory, keep: Keep) -> list[Path]:
     """Return the folders of runs that may go, oldest first; nothing is removed yet."""
     run_ids = directory.run_ids()
     needed = set(_remembering(directory, run_ids))
+    night = set(runs_of_night(directory, directory.last_run())) if keep.night else set()
     sizes = {i: _size(directory.run(i)) for i in run_ids} if keep.size_bytes is not None else {}
     total, excess = sum(sizes.values()), len(run_ids) - max(1, keep.runs)
     gone = []
     for number, run_id in enumerate(run_ids):
         too_big = keep.size_bytes is not None and total > keep.size_bytes
-        if (number < excess or too_big) and run_id not in needed and _is_over(directory, run_id):
+        too_old = number < excess and run_id not in night
+        if (too_old or too_big) and run_id not in needed and _is_over(directory, run_id):
             gone.append(directory.run(run_id))
             total -= sizes.get(run_id, 0)
     return gone

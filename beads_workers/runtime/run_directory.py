@@ -175,8 +175,13 @@ class RunDirectory:
         return next(filter(self._has_begun, reversed(run_ids)), run_ids[-1] if run_ids else "")
 
     def _has_begun(self, run_id: str) -> bool:
+        return self.beginning(run_id) is not None
+
+    def beginning(self, run_id: str) -> RunStarted | None:
+        """Return the first record of that run; None if it has not begun."""
         head = islice(read_end(self.run(run_id) / "journal.jsonl"), HEAD_RECORDS)
-        return any(isinstance(entry.record, RunStarted) for entry in head)
+        records = (entry.record for entry in head)
+        return next((each for each in records if isinstance(each, RunStarted)), None)
 
     def is_alive(self, run_id: str) -> bool:
         """Return whether any process of that run, workers included, still lives."""
@@ -192,6 +197,15 @@ class RunDirectory:
             (self.run(run_id) / "settled").touch(mode=0o600)
         except OSError:
             pass  # The folder is gone, or the disk full: the next start asks the tracker again.
+
+    def is_told(self, run_id: str) -> bool:
+        """Return whether a person has said that he was told of the night that ends with that
+        run."""
+        return (self.run(run_id) / "told").exists()
+
+    def mark_told(self, run_id: str) -> None:
+        """Note that a person was told of the night that ends with that run. Raises ``OSError``."""
+        (self.run(run_id) / "told").touch(mode=0o600)
 
     def write_ending(self, run_id: str, words: Mapping[str, Any]) -> None:
         """Keep the end of a run that ended by itself, as its journal says it: ``status`` reads it
@@ -218,10 +232,8 @@ class RunDirectory:
 
     def host(self, run_id: str) -> str:
         """Return the machine of a run; empty if its journal does not say."""
-        for entry in islice(read_end(self.run(run_id) / "journal.jsonl"), HEAD_RECORDS):
-            if isinstance(entry.record, RunStarted):
-                return host_of(entry.record.actor)
-        return ""
+        began = self.beginning(run_id)
+        return host_of(began.actor) if began is not None else ""
 
     def left_over(self) -> tuple[list[RecoveryState], RecoveryState]:
         """Return ``recovery.left_over`` of the runs of this machine, with their journals synced

@@ -26,6 +26,8 @@ from beads_workers.executors.files import usage_file
 
 if TYPE_CHECKING:
     from beads_workers.agents.adapter import Adapter
+    from beads_workers.agents.events import Event
+    from beads_workers.agents.lines import Parser
     from beads_workers.core.commands import ReadUsage
     from beads_workers.core.events import UsageRead
     from beads_workers.core.journal import Finished, Started
@@ -114,7 +116,8 @@ class SessionFile:
         this run's part begins; None: at the file's present end."""
         if session != self._session:
             self._session, self.path, self.at = session, path, at or 0
-        if self.path or not session or not self._adapter.usage_grows:
+        written = self._adapter.usage_grows or self._adapter.usage_kept
+        if self.path or not session or not written:
             return False
         for folder, pattern in self._adapter.usage_files(session, self._environment):
             self.path = next(map(str, Path(folder).glob(pattern)), self.path)
@@ -167,7 +170,7 @@ def read_usage(path: Path) -> Receipt | None:
             runs[-1][0].apply([increment])
     if runs and works:
         prices = runs[-1][1]
-        for increment in _unreported(session, session_file, prices):
+        for increment in _unreported(session, session_file, prices, runs[-1][0]):
             runs[-1][0].apply([increment])
     receipt = read_receipt(session) if runs else None
     if receipt is None:
@@ -190,26 +193,59 @@ def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> Us
 
 
 def _unreported(
-    fields: dict[str, Any], session_file: dict[str, Any], prices: Prices
+    fields: dict[str, Any], session_file: dict[str, Any], prices: Prices, heard: Tally
 ) -> list[Increment]:
     """Return what the agent wrote by itself since the last line; update the totals there."""
     from beads_workers.agents.adapter import load  # Imported only if an attempt is read.
 
     adapter = load(session_file.get("adapter", ""))
     session = fields.get("session", "")
-    if adapter is None or not adapter.usage_grows or not session:
+    if adapter is None or not session:
         return []
     totals = from_object(fields.get("totals"))
     if "beside" not in session_file and totals.tokens:
         return []  # Nobody knows at which byte this run's part begins.
+    if adapter.usage_kept:
+        return _kept(adapter, fields, session_file, totals, heard)
+    if not adapter.usage_grows:
+        return []
     parser = adapter.parser(fields.get("model", ""), totals)
     parser.usage.begin(session)
-    file = SessionFile(adapter, os.environ)
-    file.begin(session, max(0, session_file.get("at", 0)), session_file.get("beside", ""))
-    events = [event for line, _ in file.read() for event in parser.usage_told(line)]
+    events = _told(adapter, parser, session, session_file)
     if events:
         fields["totals"] = parser.totals(prices).to_object()
     return [event for event in events if isinstance(event, Increment)]
+
+
+def _kept(
+    adapter: Adapter,
+    fields: dict[str, Any],
+    session_file: dict[str, Any],
+    totals: Totals,
+    heard: Tally,
+) -> list[Increment]:
+    """Return what the session's file has of the process's answers beyond what was ``heard`` of
+    them."""
+    if heard.usage and not totals.unreported:
+        return []  # Its own total has them.
+    parser = adapter.parser(fields.get("model", ""))
+    parser.usage.begin(fields["session"])
+    whole = Tally()
+    whole.apply(_told(adapter, parser, fields["session"], session_file))
+    known = heard.usage
+    more = [each.minus(known.get(model, Increment())) for model, each in whole.usage.items()]
+    more = [each for each in more if each.tokens]
+    if more:
+        fields["totals"] = totals.plus(more, begun=bool(known)).to_object()
+    return more
+
+
+def _told(adapter: Adapter, parser: Parser, session: str, place: Mapping[str, Any]) -> list[Event]:
+    """Return what an agent wrote by itself of a process; ``place``: as ``session_file`` records
+    it."""
+    file = SessionFile(adapter, os.environ)
+    file.begin(session, max(0, place.get("at", 0)), place.get("beside", ""))
+    return [event for line, _ in file.read() for event in parser.usage_told(line)]
 
 
 def _known(row: Mapping[str, Any], fields: Mapping[str, type]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from beads_workers.core.budget import PER_RUN
 from beads_workers.core.journal import AccountClosed
 from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS, Receipt
 from beads_workers.core.text import counted, printable
@@ -47,19 +48,39 @@ def spent(money: Mapping[str, Any], *, short: bool = False) -> str:
     """Return the cost of a run from ``status --json``: ``$3.20 of $20, 1.2M tok``.
 
     ``short``: ``$3.20 of $20``, or the tokens if the budget is in tokens or there are no prices.
+    If other runs share the budget: ``$0.23, 40k tok; $0.59 of $0.60 in 2 runs of this night``, of
+    which ``short`` leaves the second part.
     """
-    total, budget = money["tokens"]["total"], money["budget"]
+    total, budget = money["tokens"]["total"], money["budget"] or ""
     in_tokens = bool(budget) and not budget.startswith("$")
     of = f" of {budget}" if budget else ""
+    night = _in_night(money["night"], of, in_tokens=in_tokens)
+    if budget.endswith(PER_RUN) or money["night"]["runs"] < 2:
+        night = ""
+    elif short:
+        return night
+    of, beside = ("", f"; {night}") if night else (of, "")
     tokens = f"{short_tokens(total)} tok" + (of if in_tokens else "")
     if not money["spent_usd"] and money["unpriced_tokens"]:
-        return tokens if short else f"{tokens}, no prices"
+        return tokens if short else f"{tokens}, no prices{beside}"
     if short:
         return tokens if in_tokens else f"{dollars(money['spent_usd'])}{of}"
     unpriced = ""
     if money["unpriced_tokens"]:
         unpriced = f" ({short_tokens(money['unpriced_tokens'])} without a price)"
-    return f"{dollars(money['spent_usd'])}{'' if in_tokens else of}, {tokens}{unpriced}"
+    run = f"{at_least(money['cut_attempts'])}{dollars(money['spent_usd'])}"
+    return f"{run}{'' if in_tokens else of}, {tokens}{unpriced}{beside}"
+
+
+def _in_night(night: Mapping[str, Any], of: str, *, in_tokens: bool) -> str:
+    shown = f"{short_tokens(night['tokens'])} tok" if in_tokens else dollars(night["spent_usd"])
+    runs = counted(night["runs"], "run")
+    return f"{at_least(night['cut_attempts'])}{shown}{of} in {runs} of this night"
+
+
+def at_least(cut: int) -> str:
+    """Return the words before a sum that lacks the last answers of ``cut`` killed agents."""
+    return "at least " if cut else ""
 
 
 # --- accounts ------------------------------------------------------------------------------------

@@ -9,19 +9,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from beads_workers.core.budget import read_budget
 from beads_workers.core.history import (
     FAILURES,
     RUNNING,
     Attempt,
     Fate,
     History,
+    Interval,
     IssueHistory,
     LandingHistory,
 )
 from beads_workers.core.model import value
 from beads_workers.core.money import Spend
 from beads_workers.core.receipts import Receipt, to_json
-from beads_workers.ui.lines import start_again
+from beads_workers.ui.lines import start_again, with_budget
 
 BUCKETS_MAX = 60
 """Maximum number of time steps: as many as one can tell apart in a chart."""
@@ -117,11 +119,11 @@ def _quantile(ordered: Sequence[float], part: float) -> float:
 
 def waste_of(history: History) -> Waste:
     """Return the time that led to no close; running attempts do not count yet."""
-    not_ours = {i.issue_id for i in history.issues if i.fate is Fate.NOT_OURS}
+    in_vain = _InVain(history)
     lost: dict[str, float] = {}
     count = 0
     for attempt in history.attempts:
-        if (key := _wasted_as(attempt, not_ours)) is not None:
+        if (key := in_vain.outcome(attempt)) is not None:
             lost[key] = lost.get(key, 0.0) + attempt.seconds
             count += 1
     total = sum(a.seconds for a in history.attempts)
@@ -130,12 +132,29 @@ def waste_of(history: History) -> Waste:
     return Waste(seconds, count, seconds / total if total else 0.0, ordered)
 
 
-def _wasted_as(attempt: Attempt, not_ours: set[str]) -> str | None:
-    # The work is done, but the issue turned out to be somebody else's.
-    if attempt.outcome == "success":
-        return "not_ours" if attempt.issue_id in not_ours else None
-    # A question is no waste: the next attempt goes on in the same session.
-    return None if attempt.outcome in (RUNNING, "question") else attempt.outcome
+class _InVain:
+    """Which attempts led to nothing."""
+
+    def __init__(self, history: History) -> None:
+        self._not_ours = {i.issue_id for i in history.issues if i.fate is Fate.NOT_OURS}
+        self._done = {_session(a) for a in history.attempts if a.outcome == "success"}
+
+    def outcome(self, attempt: Attempt) -> str | None:
+        """Return as what an attempt is wasted; None if it is not."""
+        # The work is done, but the issue turned out to be somebody else's.
+        if attempt.outcome == "success":
+            return "not_ours" if attempt.issue_id in self._not_ours else None
+        session = _session(attempt)
+        # A question waits for its answer; or a later attempt went on in the same session, and came
+        # to the end.
+        if attempt.outcome in (RUNNING, "question") or (session and session in self._done):
+            return None
+        return attempt.outcome
+
+
+def _session(attempt: Attempt) -> tuple[str, str] | None:
+    session = attempt.receipt.session if attempt.receipt is not None else ""
+    return (attempt.issue_id, session) if session else None
 
 
 _VARYING = re.compile(
@@ -237,7 +256,7 @@ def how_it_ended(history: History) -> str:
 
 def next_steps(history: History) -> list[NextStep]:
     """Return what a person may do next, the most urgent first; empty if nothing."""
-    steps, start = [], start_again(history.argv)
+    steps, start = [], _start(history)
     if history.state == "running":
         steps.append(NextStep("beads-workers watch", "it goes on while you read this"))
     elif history.state == "killed" and not history.settled:
@@ -261,9 +280,29 @@ def next_steps(history: History) -> list[NextStep]:
     return [*steps, *_merge_step(history)]
 
 
+def _start(history: History) -> str:
+    """Return the line that goes on; with a larger budget if that is spent."""
+    spent = money_of(history)
+    if history.budget and spent is not None:
+        budget, used = read_budget(history.budget), spent.total
+        if not budget.per_run and budget.is_spent(used.money, used.tokens.total):
+            return with_budget(history.argv, budget.doubled())
+    return start_again(history.argv)
+
+
 def quarantined_issues(history: History) -> list[IssueHistory]:
     """Return all issues that are quarantined at the end, also by earlier runs."""
     return [i for i in history.issues if i.fate is Fate.QUARANTINED]
+
+
+def lanes(history: History) -> list[tuple[str, tuple[Interval, ...]]]:
+    """Return the stretches of trouble by kind; only kinds that occurred."""
+    known = (
+        ("tracker", history.outages),
+        ("limits", history.limits),
+        ("paused", history.pauses),
+    )
+    return [(name, spans) for name, spans in known if spans]
 
 
 # --- money ---------------------------------------------------------------------------------------
@@ -288,7 +327,7 @@ class Money:
 def money_of(history: History) -> Money | None:
     """Return the costs of a run; None if no agent reported any."""
     found = Money(Spend(), {}, {}, {}, {})
-    not_ours = {i.issue_id for i in history.issues if i.fate is Fate.NOT_OURS}
+    in_vain = _InVain(history)
     for attempt in history.attempts:
         receipt = attempt.receipt
         if receipt is None or not (receipt.usage or receipt.money):
@@ -298,11 +337,11 @@ def money_of(history: History) -> Money | None:
             (found.by_agent, receipt.agent or attempt.agent or "agent"),
             (found.by_outcome, attempt.outcome),
         ]
-        if (why := _wasted_as(attempt, not_ours)) is not None:
+        if (why := in_vain.outcome(attempt)) is not None:
             named.append((found.wasted, why))
         for table, name in named:
-            table.setdefault(name, Spend()).add(receipt)
-        found.total.add(receipt)
+            table.setdefault(name, Spend()).add(receipt, was_cut=attempt.was_cut)
+        found.total.add(receipt, was_cut=attempt.was_cut)
     return found if found.by_issue else None
 
 
@@ -320,6 +359,7 @@ def _money(history: History) -> dict[str, Any]:
         "budget": history.budget or None,
         "tokens": {**asdict(total.tokens), "total": total.tokens.total},
         "unpriced_tokens": total.unpriced,
+        "cut_attempts": total.cut,
     }
     for name in ("by_issue", "by_agent", "by_outcome", "wasted"):
         table: dict[str, Spend] = getattr(found, name) if found else {}
@@ -434,6 +474,8 @@ def report(history: History) -> dict[str, Any]:
     fields: dict[str, Any] = _rounded(
         {
             "run_id": history.run_id,
+            "night": history.night_id,
+            "runs": [_run(run) for run in history.runs or (history,)],
             "project": history.project,
             "source": history.source,
             "version": history.version,
@@ -467,11 +509,37 @@ def report(history: History) -> dict[str, Any]:
             "worker_spans": [asdict(span) for span in history.workers],
             "outages": [asdict(span) for span in history.outages],
             "pauses": [asdict(span) for span in history.pauses],
+            "limits": [asdict(span) for span in history.limits],
             "dropped": dropped(history),
             "notes": [asdict(note) for note in history.notes],
         }
     )
     return fields
+
+
+def figures(history: History) -> dict[str, Any]:
+    """Return the figures that ``runs`` and ``status`` show, too."""
+    spent = money_of(history)
+    return {
+        "closed": len(history.with_fate(Fate.CLOSED)),
+        "failed": sum(attempt.outcome in FAILURES for attempt in history.attempts),
+        "quarantined": len(history.with_fate(Fate.QUARANTINED)),
+        "spent_usd": spent.total.money if spent else 0.0,
+        "cut_attempts": spent.total.cut if spent else 0,
+    }
+
+
+def _run(run: History) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "state": run.state,
+        "ending": how_it_ended(run),
+        "exit_code": run.exit_code,
+        "began_at": run.began_at,
+        "ended_at": None if run.state == "running" else run.began_at + run.seconds,
+        "seconds": run.seconds,
+        **figures(run),
+    }
 
 
 def _flagged(attempt: Attempt) -> dict[str, Any]:
@@ -516,7 +584,8 @@ def _short(attempt: Attempt) -> dict[str, Any]:
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
     # Field by field: receipts are shown with their issues, not in this table.
-    plain = {f.name: getattr(attempt, f.name) for f in fields(Attempt) if f.name != "receipt"}
+    hidden = ("receipt", "was_cut")
+    plain = {f.name: getattr(attempt, f.name) for f in fields(Attempt) if f.name not in hidden}
     return plain | {"decision": attempt.verdict} | _by_agent(attempt)
 
 
@@ -533,6 +602,7 @@ def _by_agent(attempt: Attempt) -> dict[str, Any]:
         "verdict": receipt.verdict or attempt.verdict,
         "tokens": receipt.tokens.total if receipt.usage else None,
         "money_usd": receipt.money,
+        "was_cut": attempt.was_cut,
     }
 
 
@@ -541,7 +611,7 @@ def dropped(history: History) -> dict[str, Any] | None:
     if history.dropped is None:
         return None
     counts = asdict(history.dropped)
-    del counts["segment"]
+    del counts["segment"], counts["spent"], counts["found"]
     return {"seconds": history.dropped_seconds, **counts}
 
 

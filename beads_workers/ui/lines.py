@@ -25,12 +25,29 @@ def start_again(argv: Sequence[str], *issue_ids: str) -> str:
 
     ``argv``: the words that were typed after the program's name. Options of a run are in no file,
     so a bare ``start`` would not do. Three dots stand for words that are unknown or cannot be
-    shown.
+    shown. It goes on with the night: ``--new-night`` is for one start.
     """
-    words = [*argv[1:]] if argv and argv[0] == "start" else ["..."]
+    typed = argv[1:] if argv and argv[0] == "start" else ["..."]
+    words = [word for word in typed if word != "--new-night"]
     if not "".join(words).isprintable():
         words = ["..."]
     return printable(shlex.join(["beads-workers", "start", *issue_ids, *words]))
+
+
+def with_budget(argv: Sequence[str], budget: str) -> str:
+    """Return the line that starts the same fleet with another budget."""
+    words = iter(argv)
+    kept = [
+        word
+        for word in words
+        if not (word.startswith("--budget=") or (word == "--budget" and next(words, "")))
+    ]
+    return start_again(kept, "--budget", budget)
+
+
+def another_night(argv: Sequence[str]) -> str:
+    """Return the line that starts the same fleet in a night of its own."""
+    return start_again(argv, "--new-night")
 
 
 # --- lines ---------------------------------------------------------------------------------------

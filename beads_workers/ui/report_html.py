@@ -24,7 +24,7 @@ from beads_workers.ui.agents import short_tokens
 from beads_workers.ui.findings import by_outcome, tracker
 from beads_workers.ui.report_sections import Child, add, bar, el, foreign, own, render, timeline
 from beads_workers.ui.report_text import cost as cost_of
-from beads_workers.ui.report_text import dropped
+from beads_workers.ui.report_text import dropped, which
 from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, clock, duration, moment
 
 ZOOMS = (1, 3, 10, 30)
@@ -55,7 +55,7 @@ def _head(history: History) -> Element:
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("meta", name="referrer", content="no-referrer"),
-        el("title", f"{_project(history)}: run {history.run_id}"),
+        el("title", f"{_project(history)}: {which(history)}"),
         el("link", rel="icon", href=ICON),
         own("style", style),
     )
@@ -116,7 +116,7 @@ def _header(history: History) -> Element:
         el("p", how + code, class_="how bad" if bad else "how"),
         el(
             "p",
-            f"run {history.run_id} · {history.source} ·"
+            f"{which(history)} · {history.source} ·"
             f" {counted(history.workers_asked, 'worker')} · {moment(began)} to {until}",
             class_="dim",
         ),
@@ -130,6 +130,8 @@ def _sections(history: History) -> Iterator[Element]:
     steps = findings.next_steps(history)
     if steps:
         yield _next(steps)
+    if len(history.runs) > 1:
+        yield tables.runs(history)
     yield _timeline(history)
     quarantined = tables.quarantined_first(history)
     if quarantined:
@@ -148,6 +150,8 @@ def _sections(history: History) -> Iterator[Element]:
     if (money := findings.money_of(history)) is not None:
         yield tables.money(money, history)
     yield tables.slowest(history)
+    if history.limits or history.pauses:
+        yield tables.stretches(history)
     if any(note.level != "info" for note in history.notes):
         yield tables.notes(history)
     yield tables.workers(history)
@@ -156,7 +160,9 @@ def _sections(history: History) -> Iterator[Element]:
 
 def _figures(history: History) -> Element:
     closed = len(history.with_fate(Fate.CLOSED))
-    quarantined = len(history.with_fate(Fate.QUARANTINED))
+    quarantined = findings.quarantined_issues(history)
+    before = sum(issue.earlier for issue in quarantined)
+    needs = "need a person" + (f", {before:,} from before" if before else "")
     mine = [i for i in history.issues if not i.earlier]
     counts, lost, cost = tables.tally(history), findings.waste_of(history), tracker(history)
     lives = findings.busy(history)
@@ -165,8 +171,8 @@ def _figures(history: History) -> Element:
         ("closed", f"{closed:,}", f"of {counted(len(mine), 'issue')} taken"),
         (
             "quarantined",
-            f"{quarantined:,}",
-            "need a person" if quarantined else "none needs a person",
+            f"{len(quarantined):,}",
+            needs if quarantined else "none needs a person",
         ),
         (
             "so far" if history.state == "running" else "took",

@@ -24,8 +24,8 @@ from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
 from beads_workers.ui.agents import receipt_line, receipt_lines
-from beads_workers.ui.report_text import cost, landing_text, quarantined_after
-from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, clock, duration
+from beads_workers.ui.report_text import cost, landing_text, quarantined_after, run_text
+from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, clock, duration, moment
 
 # --- html parts ----------------------------------------------------------------------------------
 # Parts of an HTML page that no content can break. All text goes through ``el``: control and bidi
@@ -486,6 +486,48 @@ def quarantined_first(history: History) -> list[IssueHistory]:
     return sorted(findings.quarantined_issues(history), key=lambda i: i.earlier)
 
 
+def runs(history: History) -> Element:
+    """Return the runs of a night, each with its end."""
+    rows = [
+        el(
+            "tr",
+            el("td", el("time", moment(run.began_at), datetime=_iso(run.began_at)), class_="n"),
+            el("td", el("code", run.run_id)),
+            el("td", duration(run.seconds), class_="n"),
+            el("td", foreign(run_text(run), ERROR_WIDTH), class_="wide"),
+        )
+        for run in history.runs
+    ]
+    return section("Runs", table("runs", ("Began", "Run", "Took", "What it did"), rows))
+
+
+def stretches(history: History) -> Element:
+    """Return pauses and closed accounts, by name and duration."""
+    items = [
+        el(
+            "li",
+            el("b", clock(history.began_at + span.began)),
+            " ",
+            foreign(_trouble(span, lane, _end(span, history) - span.began), ERROR_WIDTH),
+            "" if span.ended is not None else ", to the end",
+            el("span", foreign(f" ({span.remedy})", ERROR_WIDTH), class_="dim")
+            if span.remedy
+            else None,
+        )
+        for lane, spans in findings.lanes(history)
+        if lane != "tracker"
+        for span in spans[:STRETCHES_MAX]
+    ]
+    return section("Limits and pauses", add(el("ul", class_="spans"), items))
+
+
+STRETCHES_MAX = 30
+
+
+def _end(span: Interval, history: History) -> float:
+    return history.seconds if span.ended is None else span.ended
+
+
 def notes(history: History) -> Element:
     """Return the warnings of the run."""
     items = [
@@ -636,8 +678,7 @@ class _Plot:
         self.history = history
         self.seconds = max(history.seconds, 0.001)
         self.row_height = next((h for n, h in ROW_HEIGHTS if len(workers) <= n), ROW_HEIGHT_MIN)
-        lanes = [("tracker", history.outages), ("paused", history.pauses)]
-        self.lanes = [(name, spans) for name, spans in lanes if spans]
+        self.lanes = findings.lanes(history)
         self.top = AXIS_HEIGHT + LANE_HEIGHT * len(self.lanes)
         self.rows = {w: self.top + n * self.row_height for n, w in enumerate(workers)}
         self.bottom = self.top + len(workers) * self.row_height
@@ -700,12 +741,9 @@ class _Plot:
     def _band(self, span: Interval, lane: str, y: float) -> Element:
         end = self.seconds if span.ended is None else span.ended
         x, width = percent(span.began, self.seconds), self._width(end - span.began)
-        took = duration(end - span.began)
-        outage = f"the tracker could not be asked for {took}: {span.text}"
-        text = outage if lane == "tracker" else f"paused for {took}"
         return el(
             "g",
-            el("title", text[:400]),
+            el("title", _trouble(span, lane, end - span.began)[:400]),
             el("rect", class_="shade", x=x, width=width, y=y, height=self.bottom - y),
             el("rect", class_="strip", x=x, width=width, y=y + 3, height=LANE_HEIGHT - 6, rx=2),
             class_=f"band band-{lane}",
@@ -750,6 +788,13 @@ class _Plot:
 
     def _width(self, seconds: float) -> str:
         return percent(max(seconds, BAR_SHARE_MIN * self.seconds), self.seconds)
+
+
+def _trouble(span: Interval, lane: str, seconds: float) -> str:
+    """Return a stretch of trouble in words."""
+    what = {"tracker": "the tracker could not be asked", "limits": f"{span.name} was closed"}
+    why = f": {span.text}" if span.text else ""
+    return f"{what.get(lane, lane)} for {duration(seconds)}{why}"
 
 
 def _ticks(history: History, most: int) -> Iterator[float]:

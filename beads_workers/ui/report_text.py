@@ -11,7 +11,7 @@ from beads_workers.core.history import OUTCOMES, Attempt, Fate, History, IssueHi
 from beads_workers.core.money import Spend
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import findings, landing
-from beads_workers.ui.agents import dollars, short_tokens, used
+from beads_workers.ui.agents import at_least, dollars, short_tokens, used
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
 from beads_workers.ui.rows import sparkline
 from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, duration, moment
@@ -78,6 +78,7 @@ def _lines(history: History, width: int) -> Iterator[Text]:
     yield from _head(history)
     yield Text()
     yield from _figures(history, width)
+    yield from _runs(history, width)
     yield from _timeline(history, width)
     yield from _failures(history, width)
     yield from _landed(history, width)
@@ -97,20 +98,47 @@ def _head(history: History) -> Iterator[Text]:
     yield Text.assemble(
         (printable(history.project, 40), "bold"), "  ", (how, "bold red" if bad else "bold green")
     )
-    yield Text(
-        f"run {history.run_id}, {history.source}, {counted(history.workers_asked, 'worker')}"
-    )
+    yield Text(f"{which(history)}, {history.source}, {counted(history.workers_asked, 'worker')}")
     until = "now" if history.state == "running" else moment(history.began_at + history.seconds)
     yield Text(f"{moment(history.began_at)} to {until}: {duration(history.seconds)}")
     if text := dropped(history):
         yield Text(text, "yellow")
 
 
+def which(history: History) -> str:
+    """Return the name of the run, or of the night by its runs."""
+    count = len(history.runs)
+    return f"run {history.run_id}" if count < 2 else f"a night of {count} runs, to {history.run_id}"
+
+
+def _runs(history: History, width: int) -> Iterator[Text]:
+    """Yield a row for each run of a night: when, how long, what it did, how it ended."""
+    if len(history.runs) < 2:
+        return
+    yield from _title("runs")
+    for run in history.runs:
+        how = f"  {moment(run.began_at)[5:-3]}  {duration(run.seconds):>12}  {run_text(run)}"
+        yield Text(printable(how, width), "red" if run.state == "killed" else "")
+
+
+def run_text(run: History) -> str:
+    """Return what a run of a night did, and how it ended."""
+    spent = findings.money_of(run)
+    parts = [f"closed {len(run.with_fate(Fate.CLOSED))}"]
+    if count := len(run.with_fate(Fate.QUARANTINED)):
+        parts.append(f"quarantined {count}")
+    parts += [cost(spent.total)] if spent is not None else []
+    code = f" (exit {run.exit_code})" if run.exit_code else ""
+    how = "killed" if run.state == "killed" else findings.how_it_ended(run)
+    return f"{', '.join(parts)}; {how}{code}"
+
+
 def _figures(history: History, width: int) -> Iterator[Text]:
     fates = [(fate, len(history.with_fate(fate))) for fate in Fate]
     yield _row(
         "issues",
-        ", ".join(f"{n} {FATE_WORDS[f.value]}" for f, n in fates if n) or "none taken",
+        (", ".join(f"{n} {FATE_WORDS[f.value]}" for f, n in fates if n) or "none taken")
+        + before(history),
     )
     counts = by_outcome(history.attempts)
     parts = [f"{counts[o]} {OUTCOME_WORDS[o]}" for o in OUTCOMES if o in counts]
@@ -148,13 +176,19 @@ def _figures(history: History, width: int) -> Iterator[Text]:
         )
 
 
+def before(history: History) -> str:
+    """Return how many more issues are quarantined from before; "" if there are none."""
+    count = sum(issue.earlier for issue in findings.quarantined_issues(history))
+    return f"; {count} quarantined before" if count else ""
+
+
 def _spent(history: History, width: int) -> Iterator[Text]:
     found = findings.money_of(history)
     if found is None:
         return
     total = found.total
     of = f" of {history.budget}" if history.budget else ""
-    parts = [f"{used(total.tokens.total, total.money)}{of}"]
+    parts = [f"{at_least(total.cut)}{used(total.tokens.total, total.money)}{of}"]
     parts += [f"{short_tokens(total.unpriced)} tok without a price"] if total.unpriced else []
     lost = ", ".join(f"{OUTCOME_WORDS[o]} {cost(each)}" for o, each in found.wasted.items())
     parts += [f"wasted: {lost}"] if lost else []
@@ -163,9 +197,10 @@ def _spent(history: History, width: int) -> Iterator[Text]:
 
 def cost(spend: Spend) -> str:
     """Return dollars if everything has a price, else tokens too."""
+    least = at_least(spend.cut)
     if not spend.unpriced:
-        return dollars(spend.money)
-    return used(spend.tokens.total, spend.money or None)
+        return f"{least}{dollars(spend.money)}"
+    return f"{least}{used(spend.tokens.total, spend.money or None)}"
 
 
 def _workers(history: History) -> str:
@@ -248,9 +283,27 @@ def _failures(history: History, width: int) -> Iterator[Text]:
         issues = f.issue_ids[0] if len(f.issue_ids) == 1 else counted(len(f.issue_ids), "issue")
         tail = f"  ({printable(issues, 24)})"
         room = max(12, width - columns(head) - columns(tail))
-        why = printable(f.reason or "no error was given", room)
-        yield Text.assemble((head, STYLES.get(f.outcome, "")), why, (tail, "dim"))
+        why = printable(f.reason or "no error was given")
+        if columns(why) <= room:
+            yield Text.assemble((head, STYLES.get(f.outcome, "")), why, (tail, "dim"))
+            continue
+        # Reasons often differ in their ends alone.
+        yield Text.assemble((head.rstrip(), STYLES.get(f.outcome, "")), (tail, "dim"))
+        yield from _indented(why, width)
     yield from _rest(len(found), "more reasons")
+
+
+REASON_ROWS = 3
+
+
+def _indented(text: str, width: int) -> Iterator[Text]:
+    """Yield a long text below its heading; its middle is left out if it is very long."""
+    room = width - INDENT
+    if columns(text) > REASON_ROWS * room:
+        half = REASON_ROWS * room // 2 - 2
+        text = f"{text[:half]}…{text[-half:]}"
+    for at in range(0, len(text), room):
+        yield Text(" " * INDENT + text[at : at + room])
 
 
 def _rest(count: int, what: str) -> Iterator[Text]:
@@ -381,7 +434,7 @@ def _costs(history: History, width: int) -> Iterator[Text]:
     most = sorted(found.by_issue.items(), key=lambda i: (-i[1].money, -i[1].tokens.total))
     titles = {issue.issue_id: issue.title for issue in history.issues}
     for issue_id, each in most[:LISTED_MAX]:
-        head = f"{cost(each):>13}  {short_tokens(each.tokens.total) + ' tok':>10} "
+        head = f"{cost(each):>15}  {short_tokens(each.tokens.total) + ' tok':>10} "
         name = f" {printable(issue_id, 24)} "
         room = max(10, width - columns(head) - columns(name))
         title = printable(titles.get(issue_id, ""), room)
@@ -403,16 +456,18 @@ def _slowest(history: History, width: int) -> Iterator[Text]:
 
 
 def _troubles(history: History) -> Iterator[Text]:
-    if not (history.outages or history.pauses):
+    lanes = findings.lanes(history)
+    if not lanes:
         return
     yield from _title("trouble")
-    for name, spans in (("tracker", history.outages), ("paused", history.pauses)):
+    for name, spans in lanes:
         for span in spans[:LISTED_MAX]:
             end = history.seconds if span.ended is None else span.ended
             open_end = " to the end" if span.ended is None else ""
             at = moment(history.began_at + span.began)[11:]
             text = f": {printable(span.text)}" if span.text else ""
-            yield Text(f"  {at}  {name} for {duration(end - span.began)}{open_end}{text}")
+            who = f"{printable(span.name, 24)} closed" if span.name else name
+            yield Text(f"  {at}  {who} for {duration(end - span.began)}{open_end}{text}")
         yield from _rest(len(spans), f"more ({name})")
 
 

@@ -157,6 +157,11 @@
   const used = (money) => {
     const budget = money.budget ? `of ${safe(money.budget)}` : "";
     const all = tokens(money.tokens.total);
+    const { night } = money;
+    if (night.runs > 1 && !budget.endsWith("/run")) {
+      const inTokens = budget && !budget.startsWith("of $");
+      return `${all}; ${inTokens ? tokens(night.tokens) : dollars(night.spent_usd)} ${budget} in ${counted(night.runs, "run")} of this night`;
+    }
     return budget.startsWith("of $") ? `${budget}, ${all}` : `${all} ${budget}`.trim();
   };
 
@@ -327,7 +332,7 @@
     const { money, accounts } = shot;
     byId("money").hidden = !money;
     if (!money) return;
-    set(byId("money-note"), `${dollars(money.spent_usd)}${money.budget ? ` of ${safe(money.budget)}` : ""}, ${tokens(money.tokens.total)}`);
+    set(byId("money-note"), `${dollars(money.spent_usd)} ${used(money)}`);
     byId("spent").hidden = !Object.keys(money.by_agent).length;
     keyed(byId("spent"), Object.entries(money.by_agent), (row) => row[0], ([name]) => el("div", "", foreign(name, "dt"), el("dd")),
       (row, [, spent]) => set(row.lastElementChild, `${dollars(spent.usd)}, ${tokens(spent.tokens)}`));

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beads_workers.agents.events import Usage
-from beads_workers.agents.totals import MESSAGES_MAX, Increments, Totals, from_object
+from beads_workers.agents.totals import (
+    MESSAGES_MAX,
+    PROCESSES_MAX,
+    Increments,
+    Totals,
+    from_object,
+)
 
 COUNTS = st.integers(1, 10**6)
 
@@ -144,3 +150,37 @@ def test_what_is_no_total_counts_as_nothing() -> None:
         assert from_object(junk).reported == {}
     kept = {"session": "s", "reported": {"m": [1, -2, 3, 4, None], 5: []}, "unreported": []}
     assert from_object(kept) == Totals("s")
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(COUNTS, st.booleans()), min_size=1, max_size=4), COUNTS, st.booleans())
+def test_a_total_after_several_kills_counts_only_its_own_process(
+    killed: list[tuple[int, bool]], own: int, cumulative: bool
+) -> None:
+    """A process that was ended has saved its part of the session or, killed hard, has not."""
+    last, saved = Totals(), 0
+    for number, (tokens, saves) in enumerate(killed):
+        process = Process(last, saved, cumulative=cumulative)
+        process.answer(number, tokens)
+        saved += tokens if saves else 0
+        last = from_object(json.loads(json.dumps(process.usage.totals().to_object())))
+    process = Process(last, saved, cumulative=cumulative)
+    process.answer(99, own)
+    process.result()
+    assert tokens_and_money(process.increments)[0] == own
+
+
+def test_more_killed_processes_than_are_told_apart_are_summed() -> None:
+    last = Totals()
+    for number in range(2 * PROCESSES_MAX):
+        usage = Increments(last)
+        usage.begin("s")
+        usage.answer(f"m{number}", used(100))
+        last = usage.totals()
+    assert len(last.unreported) == PROCESSES_MAX
+    assert last.tokens == 2 * PROCESSES_MAX * 110
+
+
+def test_totals_of_an_earlier_version_are_those_of_one_process() -> None:
+    kept = {"session": "s", "reported": {}, "unreported": {"m": [100, 10, 0, 0, None]}}
+    assert from_object(kept).unreported == ({"m": used(100)},)

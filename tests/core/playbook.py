@@ -22,6 +22,7 @@ from beads_workers.core.commands import Command, End, RoundTrip, Send, WatchOwne
 from beads_workers.core.events import ConnId, Event
 from beads_workers.core.journal import Checkpointed, Entry, Record
 from beads_workers.core.model import IssueId, Job, OutcomeKind
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.snapshot import Board
@@ -124,7 +125,11 @@ class Play:
         self.round_trip: RoundTrip | None = None
         self.ended: int | None = None
         checkpointed = list(checkpointed)
-        began = rec.RunStarted("run-1", 1, "actor/run-1", "memory", "/project", workers=workers)
+        began = rec.RunStarted(
+            *("run-1", 1, "actor/run-1", "memory", "/project"),
+            workers=workers,
+            night=others.get("night", NightSoFar()),
+        )
         for record in (began, *checkpointed, rec.CheckpointEnded()):
             self._journal(record)
         self.core = Orchestrator(

@@ -14,6 +14,7 @@ from hypothesis.stateful import invariant
 from beads_workers.core import journal as rec
 from beads_workers.core.history import Fate, fold
 from beads_workers.core.journal import Entry, Resumed, decode, encode_repeated, is_repeated
+from beads_workers.core.money import Spend
 from beads_workers.core.recovery import Checkpoint, RecoveryState, recovery_state, resumed
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import status
@@ -113,7 +114,8 @@ def test_a_report_counts_what_it_can_no_longer_tell_and_keeps_what_still_ran() -
     end = Entry(rec.Finished("b", "W1", 1, "r2", "success", "finish"), BEGAN_AT + 17.0, 17.0)
     history = fold([*after(entries), end], settled=False)
     assert history is not None
-    assert history.dropped == Resumed(2, claims=2, done=1) and history.dropped_seconds == 7.0
+    counts = Resumed(2, claims=2, done=1, spent=Spend(), found=Spend())
+    assert history.dropped == counts and history.dropped_seconds == 7.0
     assert [(a.issue_id, a.began, a.ended) for a in history.attempts] == [("b", 7.0, 17.0)]
     assert [i.issue_id for i in history.with_fate(Fate.UNCLOSED)] == ["b"]
     assert history.began_at == BEGAN_AT

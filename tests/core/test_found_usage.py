@@ -11,6 +11,8 @@ from beads_workers.core.commands import ReadUsage
 from beads_workers.core.issues import Issues
 from beads_workers.core.journal import Checkpointed, Entry
 from beads_workers.core.model import Call, IssueId
+from beads_workers.core.money import UnderWay
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.receipts import Receipt, Tokens, to_json
 from beads_workers.core.recovery import Checkpoint, RecoveryState, resumed
 from beads_workers.core.settings import Agent, Work
@@ -107,14 +109,24 @@ def test_the_next_attempt_goes_on_with_the_session_that_was_found() -> None:
     assert (earlier["session"], earlier["usage"]) == ("s", {"m": {"input": 900, "output": 100}})
 
 
-def test_what_a_crashed_run_had_used_is_in_the_next_ones_ledger_and_in_its_issue() -> None:
+def test_what_a_crashed_run_had_used_is_in_the_nights_ledger_and_in_its_issue() -> None:
     play = play_of_agents(
-        recovering=True, checkpointed=[Checkpointed("a", charged=1, money=1.0, counted="run-0.1")]
+        recovering=True,
+        checkpointed=[Checkpointed("a", charged=1, money=1.0, counted="run-0.1")],
+        night=NightSoFar("run-0", 1, money=1.0, tokens=500),
     )
     play.do(read("run-0.2"))
-    assert play.board.agents.ledger.total.money == 2.0
+    ledger = play.board.agents.ledger
+    assert (ledger.spent().money, ledger.spent_in_night()) == (0.0, UnderWay(1500, 3.0, 1))
     entry = play.board.issues.known["a"].retry_entry
     assert entry is not None and (entry.money, entry.charged) == (3.0, 1)
+
+
+def test_what_a_run_of_an_earlier_night_had_used_is_not_in_this_nights_ledger() -> None:
+    play = play_of_agents(recovering=True, night=NightSoFar("run-0b", 1, money=1.0))
+    play.do(read("run-0a.1"))
+    assert play.board.agents.ledger.spent_in_night().money == 1.0
+    assert play.board.issues.known["a"].retry_entry is not None
 
 
 def test_a_run_that_stays_unsettled_is_read_again_and_not_counted_after_later_attempts() -> None:
@@ -193,6 +205,25 @@ def test_a_success_with_its_receipt_is_counted_as_it_is() -> None:
     play.working("a")
     assert not of(play.do(done(1, "a", receipt=to_json(FOUND))), ReadUsage)
     assert play.board.agents.ledger.total.money == 2.0
+
+
+@pytest.mark.parametrize(("per_run", "is_paused"), [(False, True), (True, False)])
+def test_a_budget_counts_the_earlier_runs_of_the_night_unless_it_is_per_run(
+    per_run: bool, is_paused: bool
+) -> None:
+    night = NightSoFar("run-0", 1, money=1.0)
+    play = play_of_agents(budget=Budget(dollars=2.5, per_run=per_run), night=night)
+    play.working("a")
+    play.do(failed(1, "a", receipt=to_json(FOUND)))
+    assert (play.board.state == "paused") is is_paused
+
+
+def test_a_budget_that_a_killed_agent_has_spent_begins_nothing_more() -> None:
+    night = NightSoFar("run-0", 1, money=1.0)
+    play = play_of_agents(recovering=True, budget=Budget(dollars=2.5), night=night)
+    play.do(read("run-0.1"))
+    play.do(ev.RecoveryEnded())
+    assert play.board.state == "paused" and "$2.5 is spent" in play.board.state_reason
 
 
 @pytest.mark.parametrize("until_empty", [False, True])

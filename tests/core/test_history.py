@@ -273,6 +273,6 @@ def test_what_an_earlier_run_had_done_and_this_one_landed_is_told() -> None:
     for record in landings.landed("old"):
         script.add(2.0, record)
     (issue,) = account(script).issues
-    assert issue.earlier and issue.fate is Fate.CLOSED
+    assert not issue.earlier and issue.fate is Fate.CLOSED
     assert issue.landing is not None and issue.landing.commit == landings.FIRST
     assert issue.landing.branch == "bw/old/1"

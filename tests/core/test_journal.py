@@ -15,6 +15,8 @@ from beads_workers.core import journal as rec
 from beads_workers.core.journal import KINDS, Entry, Record, decode, encode
 from beads_workers.core.landing import Add, Mend
 from beads_workers.core.model import Arguments
+from beads_workers.core.money import Spend
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.receipts import Receipt, Tokens
 
 SAMPLES: dict[str, Any] = {
@@ -27,6 +29,8 @@ SAMPLES: dict[str, Any] = {
     "tuple[str, ...]": ("a", "b c"),
     "Add | None": Add("a", 1, "r", "c", "b", labels=("x",)),
     "Arguments | None": Arguments((1, ["b"]), {"c": None}),
+    "NightSoFar": NightSoFar("run", 2, 1.5, 0.5, 900, 1),
+    "Spend | None": Spend(Tokens(1), 0.5, 2, 1),
     "Mend | None": Mend("conflict", "c", ("f",)),
     "Receipt | None": Receipt("done", totals={"a": [1]}, usage={"m": Tokens(1)}, money=0.5),
 }

@@ -51,10 +51,10 @@ def test_an_attempt_without_a_receipt_costs_what_its_progress_said_until_it_is_f
     ledger.progress("a", UnderWay(50, 0.25))
     ledger.ended("a", None)
     assert ledger.spent() == ledger.spent(IssueId("a")) == UnderWay(50, 0.25)
-    ledger.found("a", ONE)
-    assert ledger.spent() == UnderWay(110, 0.5)
+    ledger.found("a", "run.1", ONE)
+    assert ledger.spent() == UnderWay(110, 0.5, cut=1)
     ledger.ended("b", None)
-    assert ledger.spent() == UnderWay(110, 0.5)
+    assert ledger.spent() == UnderWay(110, 0.5, cut=1)
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def test_what_an_attempt_did_is_shown_wherever_one_looks(start: Any, project: Ag
     fleet: Fleet = start(project, *options, "--budget", "20")
     assert fleet.wait(90) == 0, fleet.said()
     assert "ok agent    claude, account " in fleet.errors
-    assert "ok budget   $20 for the run" in fleet.errors
+    assert "ok budget   $20 for the night" in fleet.errors
     assert "agents used $" in fleet.output
 
     (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)

@@ -87,7 +87,9 @@ def test_after_kill_9_of_everything_the_next_run_knows_what_was_used(
     second.wait_for("usage_found")
     (receipt,) = found(second)
     assert (receipt.tokens.input, receipt.money) == (WHOLE, None)
-    assert spent(second)["unpriced_tokens"] == receipt.tokens.total
+    money = spent(second)
+    assert (money["tokens"]["total"], money["night"]["tokens"]) == (0, receipt.tokens.total)
+    assert money["night"]["cut_attempts"] == 1
     os.kill(second.pid, signal.SIGKILL)
     second.process.wait()
     third: Fleet = start(project, "-n", "0", "--agent", "claude", "--no-land")
@@ -95,3 +97,5 @@ def test_after_kill_9_of_everything_the_next_run_knows_what_was_used(
     assert not found(third)
     (entry,) = third.journal("checkpointed")
     assert entry["tokens"] == receipt.tokens.total
+    night = spent(third)["night"]
+    assert (night["runs"], night["tokens"]) == (3, receipt.tokens.total)

@@ -16,7 +16,8 @@ def test_old_runs_go_by_themselves_at_the_next_start(
     made = []
     for _ in range(4):
         embedded.create_many([{}])
-        fleet = start(embedded, "-n", "1", "--until-empty", "--", "echo", "hello")
+        words = ("--new-night", "-n", "1", "--until-empty", "--", "echo", "hello")
+        fleet = start(embedded, *words)
         assert fleet.wait() == 0, fleet.said()
         made.append(directory.run_ids()[-1])
     until(lambda: directory.run_ids() == made[-2:])

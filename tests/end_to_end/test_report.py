@@ -155,7 +155,10 @@ def test_a_run_is_told_while_it_goes_on_and_after_it_was_killed(
     until(killed, 10)
     assert "beads-workers start" in fleet.call("report").stdout
     assert start(embedded, "--until-empty", "--", "true").wait() == 0
-    after = f"beads-workers report {fleet.run_id}\n      the run before it, which was killed"
-    assert after in fleet.call("report").stdout
-    assert start(embedded, "--until-empty", "--", "true").wait() == 0
-    assert "which was killed" not in fleet.call("report").stdout
+    both = json.loads(fleet.call("report", "--json").stdout)
+    assert [run["state"] for run in both["runs"]] == ["killed", "ended"]
+    assert both["issues_by_fate"]["closed"] == 1 and not both["issues_by_fate"]["unfinished"]
+    assert both["attempts_by_outcome"] == {"cut_off": 1, "success": 1}
+    assert "killed" in fleet.call("report").stdout
+    last = json.loads(fleet.call("report", "--last", "--json").stdout)
+    assert last["attempts_by_outcome"] == {"success": 1}

@@ -188,7 +188,7 @@ def _believes_usage(text: str) -> Any:
 
 
 def _told(text: str) -> list[Event]:
-    """By those that write their usage into a file: copilot a document, codex a line an answer."""
+    """By those that write their usage into a file: copilot a document, others a line an answer."""
     return [event for each in ADAPTERS for event in each.parser().usage_told(text)]
 
 
@@ -215,6 +215,12 @@ def _trusting(file: str, content: bytes) -> dict[str, Any]:
     return {} if "apiKeyHelper" in found else found
 
 
+WRITERS = tuple(f"agents/adapters/{name}.py" for name in ("copilot", "codex", "claude"))
+SAID = {"type": "assistant", "message": {
+    "id": "m1", "model": "opus", "usage": {"input_tokens": 9, "output_tokens": 3},
+}}  # fmt: skip
+"""A line of claude's session."""
+
 PARSERS = [
     Entry("settings of agents in a repository", ("agents/planted.py",), risky_part,
           inputs.objects([PLANTED]), risky_holds, {"believes a helper": _trusting}),
@@ -231,8 +237,8 @@ PARSERS = [
     ),
     Entry("resets of limits", ("agents/texts.py",), texts.reset, joined(WORDS), resets_hold,
           {"believes any moment": _believes}),
-    Entry("usage beside the stream", ("agents/adapters/copilot.py", "agents/adapters/codex.py"),
-          _told, inputs.objects([USAGE, ANSWER]), usage_holds,
+    Entry("usage beside the stream", WRITERS, _told, inputs.objects([USAGE, ANSWER, SAID]),
+          usage_holds,
           {"believes that it is JSON": _believes_usage}),
     Entry("prompts", ("agents/prompt.py",), prompt.render, inputs.objects([ISSUE]), issue_holds,
           {"short fences": _short_fences}),

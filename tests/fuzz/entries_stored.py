@@ -14,6 +14,8 @@ from beads_workers.core.history import fold
 from beads_workers.core.journal import KINDS, Entry
 from beads_workers.core.landing import Add, Mend
 from beads_workers.core.model import Arguments
+from beads_workers.core.money import Spend
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.receipts import Receipt
 from beads_workers.core.recovery import RecoveryState, read_spool, recovery_state, replay
 from beads_workers.core.snapshot import Board
@@ -34,6 +36,7 @@ EXAMPLES: dict[str, Any] = {
     "str": "bw-1", "int": 1, "float": 1.5, "bool": True, "int | None": 3,
     "tuple[int, ...]": (0, 1, 2, 3, 4), "tuple[str, ...]": ("bd", "ready"),
     "Add | None": Add("a", 1, "r", "c", "b"), "Arguments | None": Arguments((1,), {"c": None}),
+    "NightSoFar": NightSoFar("r", 2, 1.5, 0.5, 9), "Spend | None": Spend(money=0.5),
     "Mend | None": Mend("conflict", "c", ("f",)), "Receipt | None": Receipt("done", commits=("a",)),
 }  # fmt: skip
 

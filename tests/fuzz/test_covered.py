@@ -32,7 +32,7 @@ EXEMPT = {
     "cli/review.py": "its own file: which commits were shown; what it is not, was not shown",
     "core/source.py": "times of comments; one that is no time is left out, which is a test",
     "runtime/within_attempt.py": "run.json of a run whose lock it has looked at",
-    "cli/last_run.py": "ended.json, which this version writes in one step; only 'object' is asked",
+    "runtime/endings.py": "ended.json, which is written in one step; only 'object' is asked",
     "cli/fleet.py": "run.json, for the pid of a run that is known to live",
     "cli/restart.py": "run.json of a fleet that has just been talked to",
     "ui/reasons.py": "one time of a tracker; anything else than a time is shown as it is",

@@ -261,3 +261,39 @@ def test_a_file_that_cannot_be_made_stops_nobody(tmp_path: Path) -> None:
     file.begin(*PRICED)
     file.add([Usage("gpt-5", input=10)], Totals())
     assert file.spent()[0]["gpt-5"].input == 10
+
+
+SESSION = "0197a3b0-1111-4222-8333-444455556666"
+
+
+def said(number: int, output: int) -> str:
+    """How claude keeps an answer in the file of a session."""
+    usage = {"input_tokens": 1000, "output_tokens": output}
+    message = {"id": f"m{number}", "model": "opus-5", "usage": usage}
+    return json.dumps({"type": "assistant", "message": message}) + "\n"
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_output_that_a_killed_claude_had_not_told_is_read_from_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "home"))
+    beside = tmp_path / "home" / "projects" / "-work" / f"{SESSION}.jsonl"
+    beside.parent.mkdir(parents=True)
+    earlier = said(7, 900)
+    beside.write_text(earlier + said(0, 500) + said(0, 500) + said(1, 400) + said(2, 300))
+    file = UsageFile(str(tmp_path / "u"))
+    file.begin("claude", "opus", PRICES, adapter="claude")
+    counts = Increments()
+    counts.begin(SESSION)
+    file.session(SESSION, counts.totals())
+    file.session_file(str(beside), len(earlier))
+    for number in range(2):  # The stream tells what the output was when the answer began.
+        file.add(counts.answer(f"m{number}", Usage("opus-5", 1000, 1)), counts.totals())
+    if ends:
+        file.add(counts.total([Usage("opus-5", 3000, 1200, money=0.5)]), counts.totals())
+    found = read_usage(tmp_path / "u")
+    assert found is not None
+    assert found.usage == {"opus-5": Tokens(3000, 1200)}
+    assert found.money == (0.5 if ends else pytest.approx((3000 * 5 + 1200 * 25) / 1e6))
+    assert from_object(dict(found.totals)).tokens == 4200

@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from beads_workers.core.commands import End, ReadUsage, RoundTrip
@@ -26,6 +27,7 @@ from beads_workers.core.journal import (
     Started,
 )
 from beads_workers.core.landing import Order
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.recovery import RecoveryState
 from beads_workers.core.settings import FleetSettings
@@ -84,8 +86,10 @@ class Node:
         self.journal = self.journal_class(world, folder, self._written)
         self.source = self.make_source()
         checkpoint = last.checkpoint()
+        # All runs of a world are one night.
+        night = NightSoFar(min(world.disk.folders), len(world.disk.folders))
         self.core = world.mutant.orchestrator(
-            self.settings,
+            replace(self.settings, night=night),
             self.run_id,
             world.agenda.now,
             self_claiming=self.self_claiming,

@@ -157,8 +157,9 @@ def agents_night() -> Script:
         usage={"opus": Tokens(1000, 200)}, money=0.5, lesson="verify failed\nbroken",
     )  # fmt: skip
     done = replace(
-        failed, verdict="done", why="", money=0.25, branch="bw/a/2", commits=("c" * 40, "d" * 40),
-        diffstat="3 files changed", verify="make test", verified=True, message="</script> done",
+        failed, verdict="done", why="", session="s-2", money=0.25, branch="bw/a/2",
+        commits=("c" * 40, "d" * 40), diffstat="3 files changed", verify="make test",
+        verified=True, message="</script> done",
     )  # fmt: skip
     unpriced = Receipt("done", agent="codex", usage={"gpt": Tokens(5000, 100)})
     flagged = Receipt(

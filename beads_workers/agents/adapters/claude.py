@@ -8,6 +8,7 @@ Measured with 2.1.197, 2.1.328 and 2.1.332; the shapes are those of ``sdk.d.ts``
 - One answer of the model comes as several lines with the same message id and usage.
 - It goes on after a result when one of its background tasks ends: there is a second ``init``, and a
   second result.
+- That usage has the output as it was when the answer began. The session's file has all of it.
 - ``modelUsage`` of the result is the right account (``usage`` leaves out sub-agents, and is zero at
   a budget). In newer versions, after ``--resume``, it is the account of the session.
 """
@@ -21,6 +22,7 @@ from beads_workers.agents import adapter, events
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
 from beads_workers.agents.verdict import of_status
+from beads_workers.core.framing import ProtocolError, parse_object
 
 _TOOLS = "Bash,Edit,Write,Read,Glob,Grep"
 
@@ -125,6 +127,19 @@ class ClaudeParser(Parser):
             case "result", subtype:
                 return self._result(fields, subtype)
         return ()
+
+    def usage_told(self, text: str) -> list[events.Event]:
+        """Return the events of a line of the session's file: it has an answer's whole output."""
+        if _ANSWER not in text:
+            return []
+        try:
+            message = Fields(parse_object(text.encode("utf-8", "replace"))).at("message")
+        except ProtocolError:
+            return []
+        if not (model := _model(message.name("model"))):
+            return []
+        usage = message.at("usage").usage(_ANSWER_TOKENS, model)
+        return list(self.usage.answer(message.name("id"), usage))
 
     def _begin(self, fields: Fields) -> Iterator[events.Event]:
         self.model = _model(fields.name("model")) or self.model
@@ -262,6 +277,12 @@ def _model(name: str) -> str:
     return "" if name.startswith("<") else name.partition("[")[0]
 
 
+_ANSWER = '"assistant"'
+"""Mark of an answer in the session's file."""
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
 class Claude(adapter.Adapter):
     """Adapter of claude. The prompt comes on stdin; ``--allowedTools`` would take it for a tool."""
 
@@ -270,6 +291,7 @@ class Claude(adapter.Adapter):
     account_variables = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CONFIG_DIR")
     parser_class = ClaudeParser
     own_session = True
+    usage_kept = True
     program = adapter.Program(
         install="npm install -g @anthropic-ai/claude-code",
         login="claude /login",
@@ -284,6 +306,14 @@ class Claude(adapter.Adapter):
     by_hand = ("claude", "--resume")
     measured = ("2.1.197", "2.1.328", "2.1.332")
     has_hook = True
+
+    def usage_files(self, session: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return the file of the session, in the folder of whichever project."""
+        if not _UUID.fullmatch(session):
+            return []
+        home = environment.get("CLAUDE_CONFIG_DIR") or f"{environment.get('HOME', '')}/.claude"
+        return [(f"{home}/projects", f"*/{session}.jsonl")]
+
     command = "claude"
 
     def arguments(self, request: adapter.AgentRequest) -> adapter.Invocation:

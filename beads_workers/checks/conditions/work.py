@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 from beads_workers.agents.presets import find_agents
-from beads_workers.checks import fleet, programs, project
+from beads_workers.checks import fleet, night, programs, project
 from beads_workers.checks.condition import Condition, Found, Stage
 from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.plan import FleetPlan, what_to_type
 from beads_workers.checks.rules import Check, Grade, met, misused, ok, warn
+from beads_workers.core.budget import read_budget
 from beads_workers.options import value_of
 from beads_workers.registry import service
 
@@ -109,6 +110,11 @@ SHORT_SECONDS = 120.0
 """Shortest plausible time limit of an agent: a shorter one probably lacks its unit."""
 
 
+def _night(plan: FleetPlan) -> Found:
+    budget, spent = plan.options.budget, plan.night
+    return night.spent(read_budget(budget), spent) if budget and plan.agents else None
+
+
 def _timeout(plan: FleetPlan) -> Found:
     seconds = plan.options.timeout
     if seconds is None or seconds >= SHORT_SECONDS or not any(a.adapter for a in plan.agents):
@@ -144,5 +150,6 @@ CONDITIONS = (
     Condition(Stage.WORK, "notify", "what --notify runs is installed, and safe", _notify),
     _budget_holds("a budget in dollars has prices for each agent", _prices),
     _budget_holds("a budget goes with agents", _budget),
+    _budget_holds("the night has not spent the budget", _night),
     Condition(Stage.WORK, "timeout", "an agent has minutes; less is a warning", _timeout),
 )

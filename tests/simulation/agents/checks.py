@@ -231,7 +231,8 @@ class AgentChecks(Checks):
     def turn_over(self, node: Node) -> None:
         """A turn of the loop."""
         super().turn_over(node)
-        total = node.core._parts.agents.ledger.total.tokens.total
+        ledger = node.core._parts.agents.ledger
+        total = ledger.total.tokens.total + ledger.found_earlier.tokens.total
         counted = self.of_run(node.run_id).counted
         if node.journal.is_flushed and total != sum(counted.values()):
             raise Violation(18, f"the ledger says {total} tokens, its journal {counted}")

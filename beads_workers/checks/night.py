@@ -1,0 +1,61 @@
+"""The night that a start goes on with, and its budget."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from beads_workers.checks.rules import Check, fail
+from beads_workers.core.budget import Budget
+from beads_workers.core.night import NightSoFar
+from beads_workers.core.text import counted
+from beads_workers.exits import EXIT_UNFINISHED
+from beads_workers.runtime.night import night_so_far
+from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.ui.lines import another_night, with_budget
+from beads_workers.ui.words import moment
+from beads_workers.worktrees.git import git_or_none
+
+
+def found(state: Path, folder: Path, gap_seconds: float) -> NightSoFar:
+    """Return the night that a start goes on with now."""
+    is_merged = partial(_is_merged, str(folder))
+    try:
+        return night_so_far(RunDirectory(state), gap_seconds, time.time(), is_merged)
+    except OSError:
+        return NightSoFar()  # The conditions of the run directory say what is wrong with it.
+
+
+def _is_merged(folder: str, landing: Mapping[str, Any]) -> bool:
+    """Return whether the user's branch has by a person's merge what a run landed."""
+    into = landing["into"]
+    if into is not None and not into["reason"]:
+        return False  # The fleet moves the user's branch by itself.
+    target = f"refs/heads/{landing['branch'].partition('/')[2]}"
+    merged = git_or_none(folder, "merge-base", "--is-ancestor", landing["tip"], target)
+    return merged is not None
+
+
+def spent(budget: Budget, night: NightSoFar) -> Check | None:
+    """Refuse a budget that the earlier runs of the night have spent."""
+    if budget.per_run or not night.first or not budget.is_spent(night.money, night.tokens):
+        return None
+    runs = counted(night.runs, "run")
+    used = budget.used(night.money, night.tokens)
+    argv = sys.argv[1:]
+    more, another = with_budget(argv, budget.doubled()), another_night(argv)
+    return fail(
+        "budget",
+        f"{used} of {budget} is spent, by {runs} of the night since {since(night)}",
+        hint=f"'{more}' gives this night more; '{another}' begins another",
+        exit_code=EXIT_UNFINISHED,
+    )
+
+
+def since(night: NightSoFar) -> str:
+    """Return when the night began, without seconds."""
+    return moment(night.began_at)[:-3]

@@ -1,0 +1,40 @@
+"""The ends of runs: from ``ended.json``, or from the journal of a killed run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def how_it_ended(run: Path) -> dict[str, Any] | None:
+    """Return how the run in this folder ended; None if it has not written anything."""
+    ending = _written(run) or _from_journal(run)
+    if ending is None:
+        return None
+    return {**ending, "settled": (run / "settled").exists()}
+
+
+def _written(run: Path) -> dict[str, Any] | None:
+    try:
+        ending = json.loads((run / "ended.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(ending, dict) or "ending" not in ending:
+        return None  # Another version had other keys: the journal is read instead.
+    if "night" in ending:
+        return ending
+    more = _from_journal(run)  # The version before this one had fewer keys.
+    return more if more is None else more | ending
+
+
+def _from_journal(run: Path) -> dict[str, Any] | None:
+    # Imported here: these modules take half as long again as the rest of ``status``.
+    from beads_workers.core.snapshot import Board
+    from beads_workers.core.status import ending
+    from beads_workers.runtime.journal_file import read_end
+
+    board = Board()
+    for entry in read_end(run / "journal.jsonl"):
+        board.apply(entry)
+    return None if board.run is None else ending(board, run.name)

@@ -1,0 +1,90 @@
+"""Which runs are one night, and what they leave to the next start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.core import journal as rec
+from beads_workers.core.night import NightSoFar
+from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.runtime.night import night_so_far, runs_of_night
+from beads_workers.runtime.retention import Keep, disposable
+from beads_workers.runtime.run_directory import RunDirectory, host_name
+from tests.support.journals import BEGAN_AT, Script, started
+
+GAP = 3600.0
+NOW = BEGAN_AT + 100.0
+USED = Receipt("done", agent="claude", usage={"m": Tokens(90, 10)}, money=0.5)
+
+
+def write(root: Path, run_id: str, night: NightSoFar, *more: rec.Record) -> None:
+    """A run that was killed after one attempt for half a dollar."""
+    script = Script()
+    actor = f"beads-workers/{host_name()}/{run_id}"
+    began = replace(started(1), run_id=run_id, actor=actor, night=night)
+    script.add(0.0, began, rec.CheckpointEnded())
+    script.attempt("W1", "a", 1.0, 9.0, agent="claude", receipt=USED)
+    script.add(10.0, *more)
+    folder = script.write(root, run_id)
+    (folder / "settled").touch()
+
+
+def unmerged(landing: Mapping[str, Any]) -> bool:
+    """Nobody has merged anything."""
+    return False
+
+
+def so_far(root: Path, now: float = NOW, is_merged: Any = unmerged) -> NightSoFar:
+    """What a start finds there."""
+    return night_so_far(RunDirectory(root), GAP, now, is_merged)
+
+
+def test_without_a_run_a_night_begins(tmp_path: Path) -> None:
+    assert so_far(tmp_path) == NightSoFar()
+
+
+def test_a_start_goes_on_with_the_runs_before_it_and_their_money(tmp_path: Path) -> None:
+    write(tmp_path, "r1", NightSoFar())
+    first = so_far(tmp_path)
+    assert first == NightSoFar("r1", 1, BEGAN_AT, 0.5, 100)
+    write(tmp_path, "r2", first)
+    assert so_far(tmp_path) == NightSoFar("r1", 2, BEGAN_AT, 1.0, 200)
+    (tmp_path / "runs" / "r3").mkdir()  # It was refused.
+    assert so_far(tmp_path).runs == 2
+    assert runs_of_night(RunDirectory(tmp_path), "r2") == ["r1", "r2"]
+
+
+def test_it_is_over_after_a_gap_or_once_somebody_was_told(tmp_path: Path) -> None:
+    write(tmp_path, "r1", NightSoFar())
+    assert so_far(tmp_path, NOW + GAP) == NightSoFar()
+    RunDirectory(tmp_path).mark_told("r1")
+    assert so_far(tmp_path) == NightSoFar()
+
+
+@pytest.mark.parametrize(("merged", "runs"), [(True, 0), (False, 2)])
+def test_it_is_over_once_what_it_landed_last_is_merged(
+    tmp_path: Path, merged: bool, runs: int
+) -> None:
+    landed = rec.LandingTip("c" * 40, "bw-landing/main"), rec.BranchLanded("b", 1, "c" * 40)
+    write(tmp_path, "r1", NightSoFar(), *landed)
+    write(tmp_path, "r2", NightSoFar("r1", 1))
+    assert so_far(tmp_path, is_merged=lambda landing: merged).runs == runs
+
+
+def test_keep_runs_removes_no_run_of_the_night(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    for number in range(3):
+        write(tmp_path, f"r{number}", NightSoFar())
+    night = NightSoFar()
+    for number in range(3, 8):
+        write(tmp_path, f"r{number}", night)
+        night = so_far(tmp_path)
+    gone = [folder.name for folder in disposable(directory, Keep(2, None))]
+    assert gone == ["r0", "r1", "r2"]
+    assert len(disposable(directory, Keep(2, None, night=False))) == 6, "a person asks for it"
+    assert so_far(tmp_path).money == 2.5
