@@ -115,13 +115,17 @@ def settings_of(
         metrics=options.metrics,
         tracing=tracing,
         source_options=tracker.options,
-        pace=ProbePace(
-            reset_grace_seconds=known(options.reset_grace),
-            probe_seconds=known(options.probe),
-            person_wait_seconds=known(options.person_wait),
-        ),
+        pace=_pace(options),
         budget=_budget(options.budget),
         issue_budget=_budget(options.issue_budget),
+    )
+
+
+def _pace(options: Options) -> ProbePace:
+    return ProbePace(
+        reset_grace_seconds=known(options.reset_grace),
+        probe_seconds=known(options.probe),
+        person_wait_seconds=known(options.person_wait),
     )
 
 

@@ -60,7 +60,7 @@ def diff(
 ) -> None:
     """Show what an agent changed for an issue, as its branch has it.
 
-    What is shown can be approved: 'approve' means the commit that was shown last.
+    After that you can approve it: 'approve' takes the commit that was shown last.
     """
     directory = find_state_directory(state_dir)
     record = _record(directory, issue)
@@ -157,7 +157,7 @@ def approve(
 ) -> None:
     """Let finished branches land, as you have seen them.
 
-    What has changed since 'diff' showed it is not approved: look again.
+    A branch that has changed since 'diff' showed it is not approved: look again.
     """
     if bool(issues) == everything:
         raise CommandError("which issues?", "'approve ISSUE', or 'approve --all'", EXIT_USAGE)

@@ -41,18 +41,18 @@ BOUNDS = {
     # to see the tree, a close is confirmed, each answer of git has a reader, and nothing that a
     # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
     # ended, what is held is looked at before the end, and all have one ready set: 20 more.
-    # The hours of a run (`--start-at`, `--until`): 12 in two files.
-    "life_functions": Bound(1647, slack=14),
-    "life_files": Bound(179),
+    # The hours of a run (`--start-at`, `--until`), and what its night has spent: 38 in five files.
+    "life_functions": Bound(1673, slack=14),
+    "life_files": Bound(182),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(18),
     "connection_booleans": Bound(5),
     "fates": Bound(1),
     # What looks the same on three issues is the account's fault.
-    "fate_lines": Bound(26, slack=20),
+    "fate_lines": Bound(27, slack=20),
     "read_models": Bound(11),
-    "read_model_lines": Bound(3643, slack=100),
+    "read_model_lines": Bound(3865, slack=100),
     "text_fields": Bound(0),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
@@ -61,12 +61,14 @@ BOUNDS = {
     # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
     # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
     # One table of keys and buttons, of which help and documents are made: 120.
-    "code_lines": Bound(66419, slack=300),
+    # Questions, approvals, commands that edit any tracker, hours, escalation, a service unit, the
+    # night as one account: 3,400.
+    "code_lines": Bound(69811, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(5970, slack=30),
-    "classes": Bound(968, slack=10),
+    "functions": Bound(6243, slack=30),
+    "classes": Bound(992, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(105883, slack=1000),
+    "test_lines": Bound(109331, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

@@ -45,7 +45,7 @@ class Ends:
 
 
 @value
-class Requeue:
+class JobRequeue:
     """Decision: the job gets another attempt, after a delay.
 
     ``never``: the last attempt was never started, and does not count.
@@ -62,7 +62,7 @@ def judge(
     *,
     stopped: bool = False,
     retry_seconds: float = RETRY_SECONDS,
-) -> Ends | Requeue:
+) -> Ends | JobRequeue:
     """Return what an attempt means for its job.
 
     ``outcome``: None if the attempt was never started. ``attempts``: number of attempts begun so
@@ -74,15 +74,15 @@ def judge(
     if stopped:
         return Ends(wire.JobStatus.ERROR, wire.STOPPED)
     if outcome is None:
-        return Requeue(never=True)
+        return JobRequeue(never=True)
     if outcome.kind is OutcomeKind.NOT_FOUND or attempts >= attempts_max:
         return Ends(wire.JobStatus.ERROR, error_of(outcome))
     if outcome.kind in (OutcomeKind.CANCELLED, OutcomeKind.LOST):
-        return Requeue()
+        return JobRequeue()
     delay = outcome.retry_after_seconds
     if delay is None:
         delay = retry_seconds * 2.0 ** min(attempts - 1, 30)
-    return Requeue(min(delay, RETRY_SECONDS_MAX))
+    return JobRequeue(min(delay, RETRY_SECONDS_MAX))
 
 
 def output_of(outcome: Outcome) -> str:
@@ -137,7 +137,7 @@ def settle_past(
         match verdict:
             case Ends(status, text):
                 endings.append(JobEnd(job_id, context, attempts, status, text))
-            case Requeue(_, never):
+            case JobRequeue(_, never):
                 retried.append((job_id, context, attempts, never))
     answers = store.end(endings, run)
     store.requeue(retried, run)
@@ -386,7 +386,7 @@ class HeroSource:
         retried = [
             (k.job.id, k.context, k.attempts, v.never)
             for k, v in verdicts
-            if k is not None and isinstance(v, Requeue)
+            if k is not None and isinstance(v, JobRequeue)
         ]
         end_answers = iter(self._store.end(endings))
         back = iter(self._store.requeue(retried))
@@ -403,11 +403,11 @@ class HeroSource:
         self.holding.wake.set()
         return settled
 
-    def _judge(self, settlement: source.Settlement) -> tuple[BufferedJob | None, Ends | Requeue]:
+    def _judge(self, settlement: source.Settlement) -> tuple[BufferedJob | None, Ends | JobRequeue]:
         with self.holding.lock:
             kept = self.holding.buffer.get(settlement.issue_id)
         if kept is None or kept.standing is not JobStanding.OUT:
-            return None, Requeue()
+            return None, JobRequeue()
         outcome = with_result(settlement.outcome)
         if outcome is None and settlement.action is source.Action.CLOSE:
             return kept, Ends(wire.JobStatus.FINISHED, "")
@@ -420,7 +420,7 @@ class HeroSource:
         )
         return kept, verdict
 
-    def _settled(self, kept: BufferedJob, verdict: Ends | Requeue, answer: str) -> None:
+    def _settled(self, kept: BufferedJob, verdict: Ends | JobRequeue, answer: str) -> None:
         buffer = self.holding.buffer
         with self.holding.lock:
             if kept.evicted or answer != "done" or isinstance(verdict, Ends):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.integrations.hero.source import RETRY_SECONDS_MAX, Ends, Requeue, judge
+from beads_workers.integrations.hero.source import RETRY_SECONDS_MAX, Ends, JobRequeue, judge
 from beads_workers.integrations.hero.wire import JobStatus
 
 ERROR = Outcome(OutcomeKind.ERROR, "boom")
@@ -40,18 +40,18 @@ def test_the_last_attempt_ends_it_with_an_error(kind: OutcomeKind, said: str, er
 
 
 def test_before_the_last_one_there_is_another_each_twice_as_late() -> None:
-    assert judge(ERROR, 1, 9) == Requeue(1.0)
-    assert judge(ERROR, 3, 9, retry_seconds=2.0) == Requeue(8.0)
-    assert judge(ERROR, 99, 1000) == Requeue(RETRY_SECONDS_MAX)
+    assert judge(ERROR, 1, 9) == JobRequeue(1.0)
+    assert judge(ERROR, 3, 9, retry_seconds=2.0) == JobRequeue(8.0)
+    assert judge(ERROR, 99, 1000) == JobRequeue(RETRY_SECONDS_MAX)
 
 
 def test_what_was_cut_short_need_not_wait() -> None:
-    assert judge(Outcome(OutcomeKind.LOST), 1, 2) == Requeue(0.0)
-    assert judge(Outcome(OutcomeKind.CANCELLED), 1, 2) == Requeue(0.0)
+    assert judge(Outcome(OutcomeKind.LOST), 1, 2) == JobRequeue(0.0)
+    assert judge(Outcome(OutcomeKind.CANCELLED), 1, 2) == JobRequeue(0.0)
 
 
 def test_one_that_asks_for_a_later_attempt_gets_it_then() -> None:
-    assert judge(Outcome(OutcomeKind.RETRY, "x", 7.0), 1, 2) == Requeue(7.0)
+    assert judge(Outcome(OutcomeKind.RETRY, "x", 7.0), 1, 2) == JobRequeue(7.0)
 
 
 def test_what_no_attempt_would_change_is_not_tried_again() -> None:
@@ -60,5 +60,5 @@ def test_what_no_attempt_would_change_is_not_tried_again() -> None:
 
 
 def test_what_was_never_begun_is_no_attempt() -> None:
-    assert judge(None, 1, 1) == Requeue(never=True)
+    assert judge(None, 1, 1) == JobRequeue(never=True)
     assert judge(None, 1, 1, stopped=True) == Ends(JobStatus.ERROR, "stopped_by_request")
