@@ -99,6 +99,7 @@ class _Live:
             now = time.monotonic()
             if now >= self._draw_at:
                 self._draw(now)
+            self._terminal.take_text(self._look.typed is not None)
             events = self._terminal.wait(self._feed.sockets(), max(0.0, self._until() - now))
             self._handle(events)
         return self._seen

@@ -19,7 +19,7 @@ from beads_workers.core.framing import is_deep, strict_loads
 from beads_workers.core.issues import Issue
 from beads_workers.core.model import Arguments, Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
-    Ask,
+    AskPerson,
     AttemptHistory,
     Ended,
     Finish,
@@ -375,9 +375,9 @@ class Tasks:
                 if in_flight.cancelled == RELEASED:
                     self._effects.write(rec.PutOnHold(job.issue_id))
                 self._enqueue(in_flight, Action.RELEASE, unseen=unseen, by_agent=by_agent)
-            case Quarantine() | Ask():
+            case Quarantine() | AskPerson():
                 self._retry_state.failed_here.add(job.issue_id)
-                action = Action.ASK if isinstance(verdict, Ask) else Action.QUARANTINE
+                action = Action.ASK if isinstance(verdict, AskPerson) else Action.QUARANTINE
                 note = issue.quarantine_note
                 self._enqueue(in_flight, action, note, unseen=unseen, by_agent=by_agent)
         if struck:
@@ -586,7 +586,7 @@ _VERDICTS = {
     HandBack: ("hand_back", IssueStimulus.REQUEUED),
     Requeue: ("requeue", IssueStimulus.REQUEUED),
     Quarantine: ("quarantined", IssueStimulus.SPENT),
-    Ask: ("asked", IssueStimulus.SPENT),
+    AskPerson: ("asked", IssueStimulus.SPENT),
 }
 """Each verdict's name in the journal, and the stimulus that it gives the issue."""
 
@@ -596,7 +596,7 @@ def _finished(
 ) -> rec.Finished:
     started = in_flight.started
     history = AttemptHistory()
-    if isinstance(verdict, Requeue | Quarantine | Ask | Land):
+    if isinstance(verdict, Requeue | Quarantine | AskPerson | Land):
         history = verdict.history
     delay = verdict.delay_seconds if isinstance(verdict, Requeue) else 0.0
     ids = started.issue_id, in_flight.issue.worker_id, started.attempt, started.request_id

@@ -83,7 +83,7 @@ class Quarantine:
 
 
 @value
-class Ask:
+class AskPerson:
     """The job waits for a person's answer; its worktree and session are kept."""
 
     history: AttemptHistory
@@ -94,7 +94,7 @@ class HandBack:
     """The job goes back to its sender, who decides about another try; nothing is remembered."""
 
 
-Verdict = Finish | Land | Requeue | Quarantine | Ask | HandBack
+Verdict = Finish | Land | Requeue | Quarantine | AskPerson | HandBack
 
 
 # --- what becomes of an attempt -------------------------------------------------------------------
@@ -195,7 +195,7 @@ def asked(policy: Policy, ended: Ended) -> Verdict | None:
     if history.questions > policy.questions_max:
         reason = f"it asked {policy.questions_max} questions, and one more: {ended.outcome.error}"
         return Quarantine(reason, history)
-    return Ask(history)
+    return AskPerson(history)
 
 
 def hopeless(policy: Policy, ended: Ended) -> Verdict | None:

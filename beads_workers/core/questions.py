@@ -1,9 +1,10 @@
 """Questions of agents: an issue that waits for an answer, and the comment that ends the wait.
 
-A question parks its issue (``policy.Ask``): in the tracker it is blocked, in nobody's name, with
-the question in its note and the label ``needs-answer``. A comment that is newer than the question
-answers it, whoever writes it and with whatever program; so does a person who opens the issue again.
-The next attempt goes on in the same worktree and session, and reads the answer from the comments.
+A question parks its issue (``policy.AskPerson``): in the tracker it is blocked, in nobody's name,
+with the question in its note and the label ``needs-answer``. A comment that is newer than the
+question answers it, whoever writes it and with whatever program; so does a person who opens the
+issue again. The next attempt goes on in the same worktree and session, and reads the answer from
+the comments.
 Source: docs/SEMANTICS.md, "Questions".
 """
 

@@ -6,8 +6,9 @@ come first, in this order: ``ctrl+up``, ``shift+tab``, ``alt+x``, ``ctrl+alt+shi
 A terminal that was asked for its background answers ``background:dark`` or ``background:light``.
 
 A paste is not a command. If one read brings more than ``BURST_MAX`` characters, they are ignored,
-and so are those that follow within ``BURST_QUIET_SECONDS`` of each other. Arrows and similar keys
-pass: a mouse wheel sends many of them at once.
+and so are those that follow within ``BURST_QUIET_SECONDS`` of each other. Where a person writes
+(``takes_text``) they are text, and its line ends are spaces. Arrows and similar keys pass: a mouse
+wheel sends many of them at once.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class KeyParser:
         self._rest = b""
         self._deadline: float | None = None
         self._burst_until = 0.0
+        self.takes_text = False
+        """Whether a person writes, so that a paste is wanted."""
 
     def feed(self, data: bytes, now: float) -> list[str]:
         """Return the keys that this read completes; ``now``: seconds of any steady clock."""
@@ -86,6 +89,8 @@ class KeyParser:
         typed = [key for key in keys if len(key) == 1 or key in ("enter", "space", "tab")]
         if len(typed) > BURST_MAX or (typed and now < self._burst_until):
             self._burst_until = now + BURST_QUIET_SECONDS
+            if self.takes_text:
+                return ["space" if key in ("enter", "tab") else key for key in keys]
             return [key for key in keys if key not in typed]
         return keys
 

@@ -470,6 +470,10 @@ class Terminal:
         """Columns and rows, as of the last ``wait``."""
         return self._size
 
+    def take_text(self, takes: bool) -> None:
+        """Say whether a person writes, so that a paste is text and not ignored."""
+        self._parser.takes_text = takes
+
     def __enter__(self) -> Terminal:
         self._signals = SignalBox()
         try:

@@ -160,6 +160,16 @@ def test_a_paste_is_no_command_and_neither_is_its_tail_in_a_read_of_its_own() ->
     assert parser.feed(b"k", BURST_QUIET_SECONDS * 3) == ["k"]
 
 
+def test_where_a_person_writes_a_paste_is_text_and_its_line_ends_send_nothing() -> None:
+    parser = KeyParser()
+    parser.takes_text = True
+    text = "two lines,\nof text"
+    named = {" ": "space", "\n": "space"}
+    assert parser.feed(text.encode(), 0.0) == [named.get(c, c) for c in text]
+    assert parser.feed(b"\r", BURST_QUIET_SECONDS * 0.9) == ["space"]
+    assert parser.feed(b"\r", BURST_QUIET_SECONDS * 3) == ["enter"]
+
+
 def test_as_many_characters_as_one_types_are_keys() -> None:
     assert keys(b"k" * BURST_MAX) == ["k"] * BURST_MAX
 
