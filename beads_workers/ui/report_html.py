@@ -130,6 +130,8 @@ def _sections(history: History) -> Iterator[Element]:
     steps = findings.next_steps(history)
     if steps:
         yield _next(steps)
+    if decisions := findings.decisions(history):
+        yield tables.to_decide(decisions)
     if len(history.runs) > 1:
         yield tables.runs(history)
     yield _timeline(history)
