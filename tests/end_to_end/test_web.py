@@ -329,9 +329,11 @@ def test_a_half_typed_text_outlives_all_that_happens_meanwhile(
     assert page.value(f"document.activeElement === {box}")
     assert page.value(f"{box}.value") == "call it FOO", "neither focus nor place is lost"
     happens([], "!document.getElementById('asking').checkVisibility()", landing=None)
-    newer = full_house()["landing"]
-    newer["awaiting_approval"][0] |= {"commit": "e" * 40, "diffstat": "2 files changed"}
-    happens([first, second], f"{boxes} 2", landing=newer)
+    for commit in ("f" * 40, "e" * 40):
+        newer = full_house()["landing"]
+        newer["awaiting_approval"][0]["commit"] = commit
+        seen = f"document.querySelector('#awaiting .dim')?.textContent.includes({commit[:12]!r})"
+        happens([first, second], seen, landing=newer)
     assert page.value(f"{box}.value") == "call it FOO", "its card was away for a moment"
     assert page.value(BOX.format("Remarks on a-1") + ".value") == "use eu"
     house.shown.say("fleet", {"state": "lost"})
