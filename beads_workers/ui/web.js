@@ -9,7 +9,7 @@
   const BARS_MAX = 3000;
   const WORDS = {
     success: "done", error: "failed", timeout: "timed out", lost: "worker died", not_found: "not found",
-    retry: "asked for a retry", cancelled: "cancelled", cut_off: "cut off", running: "running",
+    retry: "asked for a retry", cancelled: "cancelled", question: "asked a question", cut_off: "cut off", running: "running",
   };
 
   const FAULTS = new Set(["error", "timeout", "lost", "not_found"]);
@@ -152,6 +152,7 @@
     const q = shot.queue;
     return q.ready + q.running + q.retrying + q.blocked + q.waiting_to_land;
   };
+  const undecided = () => shot.queue.questions + shot.queue.awaiting_approval;
   // Nobody knows what is to do before the tracker has answered once.
   const isUnasked = () => isLive() && shot.source_calls.now && !shot.source_calls.count;
   const own = () => shot.workers.filter((worker) => worker.own).length;
@@ -168,7 +169,7 @@
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
     const found = [
       ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
-      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : "nothing to do") : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
+      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
       ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
       ["a minute", perMinute(shot.rate_per_minute), "closed", ""],
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
@@ -201,7 +202,7 @@
     const { queue: q, totals: t } = shot;
     const parts = [
       ["success", t.done, "closed"], ["retry", q.waiting_to_land, "to land"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
-      ["cancelled", q.ready, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["error", q.quarantined, "quarantined"],
+      ["cancelled", q.ready, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["question", undecided(), "waiting for you"], ["error", q.quarantined, "quarantined"],
     ];
     const whole = parts.reduce((sum, part) => sum + part[1], 0) || 1;
     let at = 0;

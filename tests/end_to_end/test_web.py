@@ -265,6 +265,12 @@ def test_a_person_answers_approves_and_rejects(browser: Browser, house: Served, 
     assert shown[2] == DIFFSTAT and page.value("innerWidth") == width
     about = page.value("document.querySelector('#awaiting li').innerText")
     assert HOSTILE_TITLES[1] in about and f"at {COMMIT[:12]} by claude, not verified" in about
+    assert "3 waiting for you" in page.value("document.getElementById('legend').textContent")
+    ended = "[...document.querySelectorAll('#ended li')].find((e) => e.textContent.includes('q-2'))"
+    assert "asked a question" in page.value(f"{ended}.textContent")
+    fill = f"getComputedStyle({ended}.querySelector('rect')).fill"
+    assert page.value(fill) != "rgb(0, 0, 0)", "its outcome has a colour"
+    assert page.value(f"!{ended}.querySelector('.bad')"), "a question is no fault"
     write(page, "Answer to q-2", " call it FOO\nplease ")
     page.click(beside("Answer to q-2", "reply"))
     page.until(f"{SAID} === 'done: bw.answer'")
