@@ -9,7 +9,7 @@
   const BARS_MAX = 3000;
   const WORDS = {
     success: "done", error: "failed", timeout: "timed out", lost: "worker died", not_found: "not found",
-    retry: "asked for a retry", cancelled: "cancelled", question: "asked a question", cut_off: "cut off", running: "running",
+    question: "asked a question", retry: "asked for a retry", cancelled: "cancelled", cut_off: "cut off", running: "running",
   };
 
   const FAULTS = new Set(["error", "timeout", "lost", "not_found"]);
