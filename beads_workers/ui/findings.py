@@ -246,7 +246,7 @@ def how_it_ended(history: History) -> str:
         text = "killed: it ended without a word"
         return text + (", and a later start settled what it left" if history.settled else "")
     reasons = {
-        "idle_timeout": "ended: nothing was left to do",
+        "idle_timeout": f"ended: nothing {'else ' if history.exit_code else ''}was left to do",
         "user_requested": "ended: stopped as asked",
         "error": "ended with an error",
         "": "ended",
