@@ -35,7 +35,8 @@ class RunStarted(Record):
     """The first line of a run. ``agents``: those that are understood, by their names.
     ``lands``: a success with a branch lands before it is closed. ``argv``: what was typed after the
     program's name; empty if that was very long. ``until``: epoch seconds from which on it begins
-    nothing (``--until``); 0 for none."""
+    nothing (``--until``); 0 for none. ``approves``: a person approves each branch before it
+    lands."""
 
     run_id: str
     pid: int
@@ -51,6 +52,7 @@ class RunStarted(Record):
     lands: bool = False
     argv: tuple[str, ...] = ()
     until: float = 0.0
+    approves: bool = False
 
 
 @value

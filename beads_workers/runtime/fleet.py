@@ -264,6 +264,7 @@ class Fleet:
             lands=self._settings.landing is not None,
             argv=_as_typed(info.argv),
             until=self._settings.until or 0.0,
+            approves=self._settings.approve,
         )
         foreign = (
             Noted(
