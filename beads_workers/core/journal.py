@@ -67,7 +67,8 @@ class Checkpointed(Record):
     done. ``repairs``: how often its branch came back to be mended; ``mend``: why the last time,
     until there is work again. ``unprepared``: see ``Finished``. ``question``: the last that it
     asked of a person at ``asked_at`` (epoch seconds), until there is work again; with
-    ``quarantined`` it waits for the answer. ``questions``: how many it has asked.
+    ``quarantined`` it waits for the answer. ``questions``: how many it has asked. ``answered``: a
+    comment has answered it, so that it is opened even if it was closed.
     """
 
     issue_id: str
@@ -95,6 +96,7 @@ class Checkpointed(Record):
     question: str = ""
     asked_at: float = 0.0
     questions: int = 0
+    answered: bool = False
 
 
 @value
@@ -426,9 +428,11 @@ class RetryAsked(Record):
 
 @value
 class Answered(Record):
-    """A person has answered the issue's question, or has opened the issue again."""
+    """A person has answered the issue's question, or has opened the issue again.
+    ``commented``: by a comment, so that it is opened even if it was closed."""
 
     issue_id: str
+    commented: bool = False
 
 
 @value

@@ -170,6 +170,7 @@ class RecoveryState:
             tuple((IssueId(i), note) for i, note in self.to_land.items()),
             _sorted(i.issue_id for i in self._all() if i.shelved),
             asked=_sorted(self.asked),
+            answered=_sorted(i.issue_id for i in self._all() if i.is_answered),
         )
         return [*unsettled_runs, last]
 
