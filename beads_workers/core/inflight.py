@@ -17,6 +17,7 @@ from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
 from beads_workers.core.issues import Issue
+from beads_workers.core.landing import LAND_ASK
 from beads_workers.core.model import Arguments, Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
     AskPerson,
@@ -184,9 +185,6 @@ _STAYS = (IssueReaction.DELIVER, IssueReaction.RETRY, IssueReaction.LAND)
 
 _NO_RESULT = Outcome(OutcomeKind.SUCCESS)
 
-LAND_ASK = "land:ask"
-"""Label of an issue whose branch lands only once a person has approved it."""
-
 
 class Tasks:
     """Every job in flight by issue id, and the backlog of those that are claimed and unsent."""
@@ -246,7 +244,8 @@ class Tasks:
         return rec.Claimed(
             *(job.issue_id, job.title, job.priority, *described),
             issue_type=job.issue_type,
-            labels=job.labels[: limits.LABELS_KEPT],
+            # Whoever replays its result has to know the one that forbids its landing.
+            labels=tuple(sorted(job.labels, key=LAND_ASK.__ne__))[: limits.LABELS_KEPT],
         )
 
     def most_urgent(self, wants: Priority | None = None) -> InFlight | None:

@@ -175,6 +175,11 @@ class Issue:
             return self.standing not in OUT
         return self.pending is Action.REOPEN and self.state in _NOBODYS
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether a comment has answered its question, and the tracker may not have opened it."""
+        return self.is_reopened and self.retry_entry is not None and self.retry_entry.answered
+
 
 @value
 class Transition:
@@ -289,9 +294,8 @@ class Issues:
             # A person opened a quarantined issue, and thereby gave it new attempts.
             # An issue that had asked goes on: whatever answers it, is among its comments.
             new = retry_entry.quarantined and not retry_entry.question
-            issue.retry_entry = (
-                None if new else replace(retry_entry, not_before=0.0, quarantined=False)
-            )
+            kept = replace(retry_entry, not_before=0.0, quarantined=False, answered=False)
+            issue.retry_entry = None if new else kept
         # Returned unstarted, it was never released; and an issue that was to be reopened is open.
         issue.pending = None
         issue.state, issue.standing = IssueState.CLAIMED, Standing.OPEN
@@ -509,7 +513,9 @@ class Issues:
         if issue is None or issue.standing is not Standing.ASKED or issue.retry_entry is None:
             return None
         change = Transition(issue, issue.state, issue.standing)
-        issue.retry_entry = replace(issue.retry_entry, quarantined=False)
+        issue.retry_entry = replace(
+            issue.retry_entry, quarantined=False, answered=answered.commented
+        )
         issue.standing = Standing.OPEN
         if issue.state in _NOBODYS:
             issue.pending, issue.entries = Action.REOPEN, []

@@ -37,7 +37,8 @@ class RunStarted(Record):
     """The first line of a run. ``agents``: those that are understood, by their names.
     ``lands``: a success with a branch lands before it is closed. ``argv``: what was typed after the
     program's name; empty if that was very long. ``until``: epoch seconds from which on it begins
-    nothing (``--until``); 0 for none. ``night``: what it goes on with."""
+    nothing (``--until``); 0 for none. ``night``: what it goes on with. ``approves``: a person
+    approves each branch before it lands (``--approve``)."""
 
     run_id: str
     pid: int
@@ -54,6 +55,7 @@ class RunStarted(Record):
     argv: tuple[str, ...] = ()
     until: float = 0.0
     night: NightSoFar = NightSoFar()
+    approves: bool = False
 
     @property
     def night_id(self) -> str:
@@ -73,7 +75,8 @@ class Checkpointed(Record):
     done. ``repairs``: how often its branch came back to be mended; ``mend``: why the last time,
     until there is work again. ``unprepared``: see ``Finished``. ``question``: the last that it
     asked of a person at ``asked_at`` (epoch seconds), until there is work again; with
-    ``quarantined`` it waits for the answer. ``questions``: how many it has asked.
+    ``quarantined`` it waits for the answer. ``questions``: how many it has asked. ``answered``: a
+    comment has answered it, so that it is opened even if it was closed.
     """
 
     issue_id: str
@@ -101,6 +104,7 @@ class Checkpointed(Record):
     question: str = ""
     asked_at: float = 0.0
     questions: int = 0
+    answered: bool = False
 
 
 @value
@@ -432,9 +436,11 @@ class RetryAsked(Record):
 
 @value
 class Answered(Record):
-    """A person has answered the issue's question, or has opened the issue again."""
+    """A person has answered the issue's question, or has opened the issue again.
+    ``commented``: by a comment, so that it is opened even if it was closed."""
 
     issue_id: str
+    commented: bool = False
 
 
 @value

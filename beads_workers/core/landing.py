@@ -19,6 +19,9 @@ from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.core.text import counted
 
+LAND_ASK = "land:ask"
+"""Label of an issue whose branch lands only once a person has approved it."""
+
 
 @value
 class LanderSettings:

@@ -21,8 +21,7 @@ from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import SettledRecord
 from beads_workers.core.model import IssueId
 from beads_workers.core.retry import RetryState
-from beads_workers.core.round_trips import RoundTrips
-from beads_workers.core.source import Action, Conversation, Remark, Result, Settlement, answers
+from beads_workers.core.source import Action, Conversation, Remark, Result, answers
 from beads_workers.core.states import IssueState
 
 LISTEN = "listen for answers"
@@ -35,11 +34,10 @@ CLOSED = "closed"
 class Questions:
     """Says whose comments are to be read, and takes in what was read."""
 
-    def __init__(self, effects: Effects, retry_state: RetryState, round_trips: RoundTrips) -> None:
+    def __init__(self, effects: Effects, retry_state: RetryState) -> None:
         self._effects = effects
         self._issues = effects.issues
         self._retry_state = retry_state
-        self._round_trips = round_trips
         self._listen_at = 0.0
         self._remarks: dict[Remark, tuple[Ticket, ...]] = {}
         """Answers that are not in the tracker yet, with the requests that wait for each."""
@@ -97,20 +95,14 @@ class Questions:
             if issue is None or issue.standing is not Standing.ASKED:
                 continue
             if answers(each.comments, _asked_at(issue)):
-                self._go_on(each)
+                # 'bd human respond' closes what it answers, and may do so after this.
+                self._retry_state.answered(each.issue_id, commented=True)
             elif each.status == CLOSED:
                 # Whoever closed it without a word has no use for an answer.
                 why = Result.NOT_OURS.value, "closed by somebody else"
                 self._effects.write(SettledRecord(each.issue_id, Action.ASK.value, *why))
             elif each.status != "blocked":
-                self._go_on(each)
-
-    def _go_on(self, each: Conversation) -> None:
-        self._retry_state.answered(each.issue_id)
-        if each.status == CLOSED:
-            # 'bd human respond' closes what it answers.
-            reopen = Settlement(Action.REOPEN, each.issue_id, read_first=True, taken_back=True)
-            self._round_trips.enqueue(reopen)
+                self._retry_state.answered(each.issue_id, commented=False)
 
 
 def _asked_at(issue: Issue) -> float:

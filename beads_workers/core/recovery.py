@@ -11,7 +11,7 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import OUT, Issue, Issues, RunningAttempt, Standing
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Resumed, Unsettled
-from beads_workers.core.landing import shelve_note
+from beads_workers.core.landing import LAND_ASK, shelve_note
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.receipts import close_reason, read_receipt
 from beads_workers.core.snapshot import Board
@@ -33,6 +33,7 @@ class RecoveryState:
     last_call: tuple[int, int] | None = None
     has_checkpoint: bool = False
     lands: bool = False
+    approves: bool = False
     ended: rec.RunEnded | None = None
     taken: set[str] = field(default_factory=set)
 
@@ -42,7 +43,7 @@ class RecoveryState:
         match entry.record:
             case rec.RunStarted() as run:
                 self.run_id, self.actor, self.socket = run.run_id, run.actor, run.socket
-                self.lands = run.lands
+                self.lands, self.approves = run.lands, run.approves
             case rec.CheckpointEnded():
                 self.has_checkpoint = True
             case rec.Claimed(issue_id=issue_id):
@@ -169,6 +170,7 @@ class RecoveryState:
             tuple((IssueId(i), note) for i, note in self.to_land.items()),
             _sorted(i.issue_id for i in self._all() if i.shelved),
             asked=_sorted(self.asked),
+            answered=_sorted(i.issue_id for i in self._all() if i.is_answered),
         )
         return [*unsettled_runs, last]
 
@@ -514,6 +516,7 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
     receipt = read_receipt(done.receipt)
     lands = left.lands and receipt is not None and bool(receipt.head)
     claimed = left.issues.known[started.issue_id].claimed
+    asks = left.approves or (claimed is not None and LAND_ASK in claimed.labels)
     finished = Finished(
         started.issue_id,
         started.worker_id,
@@ -527,6 +530,7 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
         result_file=done.result_file,
         receipt=receipt,
         agent=started.agent,
+        awaits=lands and asks,
     )
     # As its worker measured it; the worker may report any value.
     seconds = min(milliseconds / 1000, MEASURED_SECONDS_MAX)

@@ -22,7 +22,7 @@ from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import AttemptHistory, same_reason
 from beads_workers.core.receipts import AccountTrouble, Candidate, Receipt
 from beads_workers.core.round_trips import RoundTrips
-from beads_workers.core.source import Action, Settlement
+from beads_workers.core.source import Action, reopening
 from beads_workers.core.text import printable
 
 
@@ -87,12 +87,13 @@ class RetryState:
         self._pardon(RetryAsked(issue_id))
         return True
 
-    def answered(self, issue_id: IssueId) -> bool:
-        """Have an issue go on whose question was answered; return False if it asked none."""
+    def answered(self, issue_id: IssueId, *, commented: bool) -> bool:
+        """Have an issue go on whose question was answered; return False if it asked none.
+        ``commented``: as in ``journal.Answered``."""
         issue = self._issues.known.get(issue_id)
         if issue is None or issue.standing is not Standing.ASKED:
             return False
-        self._pardon(Answered(issue_id))
+        self._pardon(Answered(issue_id, commented))
         return True
 
     def refund(self, issue_id: IssueId, attempts: int) -> None:
@@ -106,7 +107,7 @@ class RetryState:
         was_out = issue.standing in OUT
         self._effects.write(record)
         if was_out and issue.pending is Action.REOPEN:
-            self._round_trips.enqueue(Settlement(Action.REOPEN, IssueId(issue.issue_id)))
+            self._round_trips.enqueue(reopening(IssueId(issue.issue_id), issue.is_answered))
 
 
 # --- preparation ---------------------------------------------------------------------------------

@@ -112,6 +112,12 @@ class Settlement:
     taken_back: bool = False
 
 
+def reopening(issue_id: model.IssueId, is_answered: bool) -> Settlement:
+    """Return the write for an issue that was out of the backlog. ``is_answered``: a comment has
+    answered its question, and whoever wrote it may have closed it (``bd human respond``)."""
+    return Settlement(Action.REOPEN, issue_id, read_first=is_answered, taken_back=is_answered)
+
+
 CLOSED_BY_OTHERS = "closed by somebody else"
 """``Settled.error`` of a ``CONFIRM`` that has found the issue closed."""
 
@@ -238,6 +244,7 @@ class CrashedRun:
     ``to_land``: issues that are done, and whose branches have not landed, each with the note that
     says so; ``shelved``: issues that are ours although they may be blocked in nobody's name.
     ``asked``: those of ``quarantined`` that wait for an answer, with the question as their note.
+    ``answered``: those of ``reopened`` that are opened even if they are closed.
     ``closes_only``: this is a later run's journal of it, which knows only its closes. The other
     issues may be with a worker that lives on; the run's own journal settles them.
     """
@@ -257,6 +264,7 @@ class CrashedRun:
     shelved: tuple[model.IssueId, ...] = ()
     closes_only: bool = False
     asked: tuple[model.IssueId, ...] = ()
+    answered: tuple[model.IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[model.IssueId]) -> list[Settlement]:
         """Return the writes for issues that are done, with the result of each, if known."""

@@ -20,6 +20,7 @@ from beads_workers.core.source import (
     HeldByRun,
     Result,
     Settlement,
+    reopening,
 )
 
 OPEN = "open"
@@ -97,7 +98,7 @@ def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:
     return [
         *dead.closes(done),
         *(dead.back(key) for key in back if key not in done),
-        *(Settlement(Action.REOPEN, key) for key in reopened),
+        *(reopening(key, key in dead.answered) for key in reopened),
     ]
 
 

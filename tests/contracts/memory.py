@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TypeVar
 
@@ -80,6 +81,13 @@ class MemoryTracker:
         issue = self.issues[issue_id]
         notes = f"{issue.notes}\n{note}" if issue.notes else note
         self.issues[issue_id] = replace(issue, notes=notes)
+
+    def comment(self, issue_id: str, text: str, at: float) -> None:
+        """Append a comment of a person, at so many epoch seconds: whole ones, as trackers keep."""
+        created_at = datetime.fromtimestamp(int(at), UTC).isoformat()
+        comment = {"author": "ann", "text": text, "created_at": created_at}
+        issue = self.issues[issue_id]
+        self.issues[issue_id] = replace(issue, comments=(*issue.comments, comment))
 
     def holding(self, issue_id: str) -> settlement_rules.Ownership | None:
         """Its status and assignee; None where there is no such issue."""
@@ -190,6 +198,16 @@ class MemorySource:
         """See ``Source``."""
         known = self.tracker.issues
         return self._faulty("look", lambda: {i: to_seen(known[i]) for i in issue_ids if i in known})
+
+    def conversations(self, issue_ids: Sequence[IssueId]) -> tuple[source.Conversation, ...]:
+        """See ``ConversingSource``."""
+        found = [self.tracker.issues[i] for i in issue_ids if i in self.tracker.issues]
+        read = [source.read_replies({"comments": issue.comments}) for issue in found]
+        told = (
+            source.Conversation(IssueId(issue.id), issue.status, replies)
+            for issue, replies in zip(found, read, strict=True)
+        )
+        return self._faulty("conversations", lambda: tuple(told))
 
     def unfinished(self, rows_max: int) -> list[source.Seen]:
         """See ``Source``."""

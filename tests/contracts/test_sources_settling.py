@@ -282,16 +282,18 @@ def test_recovery_quarantines_what_had_its_last_attempt(
 def test_recovery_reopens_what_was_taken_back_and_nothing_else(
     tracker: Tracker, source_of: MakeSource
 ) -> None:
-    blocked, free, closed = (tracker.create(name) for name in ("blocked", "free", "closed"))
+    names = "blocked", "free", "closed", "answered"
+    blocked, free, closed, answered = (tracker.create(name) for name in names)
     tracker.put(blocked, "blocked", NOBODY)
     tracker.put(closed, "closed", NOBODY)
-    dead = CrashedRun(US, reopened=(blocked, free, closed))
+    tracker.put(answered, "closed", NOBODY)
+    dead = CrashedRun(US, reopened=(blocked, free, closed, answered), answered=(answered,))
     answers = source_of(THEM).recover(dead)
     assert {a.settlement.action for a in answers} == {Action.REOPEN}
     now = tracker.read_all()
-    assert now[blocked] == now[free] == ("open", NOBODY)
+    assert now[blocked] == now[free] == now[answered] == ("open", NOBODY)
     assert now[closed][0] == "closed"
-    source_of(US).take(1, [free])
+    source_of(US).take(1, [free, answered])
     assert tracker.read(blocked) == ("in_progress", US)
     source_of(THEM).recover(CrashedRun("beads-workers/host/run-0", reopened=(blocked,)))
     assert tracker.read(blocked) == ("in_progress", US), "somebody is at work on it"

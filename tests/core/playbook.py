@@ -115,9 +115,13 @@ class Play:
         push: bool = False,
         checkpointed: Iterable[Checkpointed] = (),
         recovering: bool = False,
+        run_id: str = "run-1",
+        epoch: float = EPOCH,
         **others: Any,
     ) -> None:
+        """``epoch``: the wall clock at the beginning."""
         self.now = BEGAN
+        self.epoch = epoch
         self.slept = 0.0
         self.entries: list[Entry] = []
         self.board = Board()
@@ -126,20 +130,22 @@ class Play:
         self.ended: int | None = None
         checkpointed = list(checkpointed)
         began = rec.RunStarted(
-            *("run-1", 1, "actor/run-1", "memory", "/project"),
+            *(run_id, 1, f"actor/{run_id}", "memory", "/project"),
             workers=workers,
             night=others.get("night", NightSoFar()),
+            lands=others.get("landing") is not None,
+            approves=others.get("approve", False),
         )
         for record in (began, *checkpointed, rec.CheckpointEnded()):
             self._journal(record)
         self.core = Orchestrator(
             settings(workers, **others),
-            "run-1",
+            run_id,
             self.now,
             self_claiming=self_claiming,
             push=push,
             checkpointed=checkpointed,
-            epoch=EPOCH,
+            epoch=epoch,
         )
         self.first = self._took(self.core.start(self.now))
         if not recovering:
@@ -313,7 +319,7 @@ class Play:
 
     def _journal(self, record: Record) -> None:
         elapsed = self.now - BEGAN
-        self.entries.append(Entry(record, EPOCH + elapsed, elapsed))
+        self.entries.append(Entry(record, self.epoch + elapsed, elapsed))
         self.board.apply(self.entries[-1])
         self.folds.applied(self.entries[-1])
 

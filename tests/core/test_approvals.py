@@ -8,19 +8,29 @@ from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import landing as ld
 from beads_workers.core.commands import Answer
-from beads_workers.core.inflight import LAND_ASK
 from beads_workers.core.issues import Standing
+from beads_workers.core.landing import LAND_ASK
 from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import recovery_state
+from beads_workers.core.recovery import recovery_state, replay
 from beads_workers.core.requests.approve import ApprovedByPerson
 from beads_workers.core.requests.reject import RejectedByPerson
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.source import Action
 from beads_workers.core.states import IssueState
 from beads_workers.core.status import status
+from beads_workers.core.wire import Done
 from tests.core import playbook
 from tests.core.playbook import Play, records
-from tests.core.test_landings import HEAD, delivered, landed, new_play, orders, settled, state_of
+from tests.core.test_landings import (
+    HEAD,
+    delivered,
+    landed,
+    new_play,
+    orders,
+    settled,
+    state_of,
+    work_of,
+)
 
 T = ev.Ticket(1)
 
@@ -151,6 +161,21 @@ def test_an_approval_outlives_a_kill_before_the_branch_has_landed() -> None:
     later = new_play(approve=True, checkpointed=recovery_state(play.entries).checkpoint())
     found = orders([*later.first, *later.answer()])
     assert [add.issue_id for add in found if isinstance(add, ld.Add)] == ["a"]
+
+
+@pytest.mark.parametrize(("approve", "labels"), [(True, ()), (False, ("x",) * 50 + (LAND_ASK,))])
+def test_a_result_that_a_killed_run_had_not_read_awaits_approval_as_well(
+    approve: bool, labels: tuple[str, ...]
+) -> None:
+    play = new_play(approve=approve)
+    play.working("a", labels=labels)
+    left = recovery_state(play.entries)
+    (begun,) = left.begun.values()
+    spooled = Done(IssueId("a"), "w", receipt=work_of("a"))
+    assert replay(left, {begun.started.request_id: spooled})
+    later = new_play(approve=approve, checkpointed=left.checkpoint())
+    assert not orders([*later.first, *later.quiet()])
+    assert later.core.issues.known["a"].standing is Standing.AWAITS_APPROVAL
 
 
 def test_a_person_may_have_it_done_again_instead() -> None:

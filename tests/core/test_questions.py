@@ -29,11 +29,14 @@ from beads_workers.core.source import (
     read_replies,
 )
 from beads_workers.core.status import status
+from beads_workers.trackers import settlement_rules
+from beads_workers.trackers.settlement_rules import Ownership
 from tests.core import playbook
 from tests.core.playbook import EPOCH, Play
 
 ASKS = Policy(questions_max=3)
 T = ev.Ticket(1)
+OPEN = Ownership("open", "")
 QUESTION = {"verdict": "question", "question": "FOO or BAR?\nOr none?", "session": "s-1"}
 
 
@@ -212,6 +215,25 @@ def test_a_close_with_a_comment_is_an_answer_and_one_without_ends_the_issue() ->
     (settled,) = playbook.records(listens(play, status="closed"), rec.SettledRecord)
     assert settled.result == Result.NOT_OURS.value
     assert "a" not in play.core.issues.known
+
+
+@pytest.mark.parametrize("status", ["blocked", "closed"])
+def test_a_kill_before_an_answered_issue_was_opened_loses_no_answer(status: str) -> None:
+    """``bd human respond`` comments and then closes: before the answer was read, or after it."""
+    play = waiting()
+    listens(play, comment(play), status=status)
+    assert play.settlement().taken_back
+    (dead,) = recovery_state(play.entries).unsettled_runs()
+    (back,) = settlement_rules.pending(dead, [])
+    assert settlement_rules.rule(back, Ownership("closed", ""), dead.actor).write == OPEN
+
+
+def test_what_was_opened_by_hand_and_closed_before_a_kill_stays_closed() -> None:
+    play = waiting()
+    listens(play, status="open")
+    (dead,) = recovery_state(play.entries).unsettled_runs()
+    (back,) = settlement_rules.pending(dead, [])
+    assert settlement_rules.rule(back, Ownership("closed", ""), dead.actor).write is None
 
 
 def test_a_second_question_is_one_and_one_too_many_is_quarantined() -> None:
