@@ -33,6 +33,7 @@ OUTCOMES = (
     "lost",
     "not_found",
     "retry",
+    "question",
     "cancelled",
     CUT_OFF,
     RUNNING,
@@ -97,8 +98,10 @@ class Attempt:
     was_cut: bool = False
 
     def with_usage(self, found: Receipt | None) -> Attempt:
-        """Return the attempt with the usage that was found of it, if there is any."""
-        return self if found is None else replace(self, receipt=found, was_cut=True)
+        """Return the attempt with the usage that was found of it, if it reported none itself."""
+        if found is None or self.receipt is not None:
+            return self
+        return replace(self, receipt=found, was_cut=True)
 
 
 @value

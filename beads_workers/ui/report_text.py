@@ -38,6 +38,7 @@ STYLES = {
     "lost": "magenta",
     "not_found": "red",
     "retry": "cyan",
+    "question": "cyan",
 }
 MARKS = {
     "success": "█",
@@ -46,6 +47,7 @@ MARKS = {
     "timeout": "T",
     "lost": "!",
     "retry": "r",
+    "question": "q",
     "cancelled": "-",
     "cut_off": "?",
     "running": "▒",

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.history import OUTCOMES, Fate
+from beads_workers.core.model import OutcomeKind
+from beads_workers.ui.report_text import MARKS
 from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, duration
 
 
@@ -29,5 +31,6 @@ def test_a_duration_is_short_and_says_its_unit(seconds: float) -> None:
 
 
 def test_every_outcome_and_every_fate_has_its_words() -> None:
-    assert set(OUTCOMES) <= set(OUTCOME_WORDS)
+    assert {kind.value for kind in OutcomeKind} <= set(OUTCOMES) <= set(OUTCOME_WORDS)
+    assert set(OUTCOMES) == set(MARKS)
     assert {fate.value for fate in Fate} == set(FATE_WORDS)
