@@ -106,12 +106,13 @@ class OwnerGone:
 @value
 class UsageRead:
     """The usage of an agent's attempt that could not report it: of this run, after ``ReadUsage``,
-    or of a crashed one."""
+    or of a crashed one. ``whole``: as in ``journal.UsageFound``."""
 
     issue_id: IssueId
     attempt: int
     request_id: str
     receipt: Receipt
+    whole: bool = False
 
 
 @value

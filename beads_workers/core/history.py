@@ -18,7 +18,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
-from beads_workers.core.money import CUT
+from beads_workers.core.money import is_cut
 from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.snapshot import Board, worker_order
 from beads_workers.core.source import Action
@@ -101,7 +101,7 @@ class Attempt:
         """Return the attempt with the usage that was found of it, if it reported none itself."""
         if found is None or self.receipt is not None:
             return self
-        return replace(self, receipt=found, was_cut=True)
+        return replace(self, receipt=found, was_cut=is_cut(found, "lost"))
 
 
 @value
@@ -449,7 +449,7 @@ class _WholeRun(Board):
             delay_seconds=end.delay_seconds,
             receipt=end.receipt,
             last_progress=end.reached,
-            was_cut=end.outcome in CUT and bool(end.receipt and end.receipt.usage),
+            was_cut=end.receipt is not None and is_cut(end.receipt, end.outcome),
         )
 
     def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:

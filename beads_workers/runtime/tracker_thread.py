@@ -13,7 +13,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -409,6 +409,7 @@ class Recovery:
             self._wait_until_gone(left)
             living = self._still_held(left)
             ends = self._replay_results(left)
+            self._tell_usage(left, ends.values())
             # After that: a worker that left a result has reported the usage in it.
             unread = left.unread
             self._find_usage(left, [each for each in unread if each.issue_id not in living])
@@ -489,6 +490,15 @@ class Recovery:
             if found is not None:
                 self._unrecorded.add(left.run_id)
                 self._post(found)
+
+    def _tell_usage(self, left: RecoveryState, ends: Iterable[Entry]) -> None:
+        """Report the usage in these spooled results, which count for no run until now."""
+        for entry in ends:
+            end = entry.record
+            if isinstance(end, Finished) and end.receipt is not None and end.receipt.usage:
+                self._unrecorded.add(left.run_id)
+                ids = IssueId(end.issue_id), end.attempt, end.request_id
+                self._post(ev.UsageRead(*ids, end.receipt, whole=True))
 
     def _replay_results(self, left: RecoveryState) -> dict[str, Entry]:
         """Return the last results of the run's workers, by issue; ``left`` includes them from now

@@ -41,10 +41,14 @@ nothing."""
 
 
 class UsageFile:
-    """Usage file of one attempt, appended to. A full disk loses the usage, not the work."""
+    """Usage file of one attempt, appended to. A full disk loses the usage, not the work.
+
+    ``was_cut``: a run was ended before its result, so its last answer may be missing.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.was_cut = False
         self._runs: list[tuple[Tally, Prices]] = []
         try:
             Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

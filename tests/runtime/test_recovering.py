@@ -154,14 +154,18 @@ def agent_used(scene: Scene, issue_id: str = "a") -> UsageFile:
     return file
 
 
-def test_whose_worker_left_word_of_its_end_has_said_what_it_had_used(scene: Scene) -> None:
+def test_the_usage_in_a_spooled_result_is_told_and_not_what_its_file_says(scene: Scene) -> None:
     os.close(scene.alive)
     agent_used(scene)
     folder = scene.directory.run(scene.run_id)
     spooled = Done(IssueId("a"), "W7", 7, request_id="r.1", receipt=RECEIPT)
     spool_result(str(folder), spooled)
     scene.recovery.run()
-    assert scene.used == []
+    (used,) = scene.used
+    assert (used.request_id, used.receipt.tokens.total, used.whole) == ("r.1", 11, True)
+    assert not scene.directory.is_settled(scene.run_id), "our journal may not have it yet"
+    scene.recovery.conclude()
+    assert scene.directory.is_settled(scene.run_id)
 
 
 def test_a_run_is_settled_only_once_our_journal_has_what_its_agents_had_used(scene: Scene) -> None:
