@@ -89,7 +89,9 @@ def prompt_of(job: Job, settings: FleetSettings) -> ShownPrompt | None:
     if job.command or not candidates:
         return None
     agent, model = candidates[0]
-    payload = {"issue": dict(job.original), "agent": {"name": agent.name, "model": model}}
+    may_ask = settings.policy.questions_max > 0
+    who = {"name": agent.name, "model": model, "may_ask": may_ask}
+    payload = {"issue": dict(job.original), "agent": who}
     task = Task(
         job.issue_id,
         job.priority,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from beads_workers.cli.arguments import IssueCommand
 from beads_workers.cli.completion import closed_issues, issues
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.person import in_editor, text_given, valid
@@ -64,14 +65,7 @@ def register(app: typer.Typer) -> None:
 def edit(
     ctx: typer.Context,
     issue_id: Issue,
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[-- COMMAND ARG...]",
-            help="The command that a worker runs for the issue.",
-            show_default=False,
-        ),
-    ] = None,
+    command: IssueCommand = None,
     title: Annotated[str | None, typer.Option("--title", help="Another title.")] = None,
     description: Annotated[
         str | None, typer.Option("-d", "--description", help="Another long text; - reads stdin.")

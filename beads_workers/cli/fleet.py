@@ -426,13 +426,13 @@ def _show_what_is_left(last: dict[str, Any]) -> None:
     """Print what landed, what did not, and what was quarantined."""
     from beads_workers.core.text import printable
     from beads_workers.ui.landing import at_the_end
-    from beads_workers.ui.lines import held_elsewhere
+    from beads_workers.ui.lines import held_elsewhere, to_decide
 
     landed = last.get("landing")
     for line in at_the_end(landed) if landed else ():
         print(line)
     refused = {row["issue_id"] for row in landed["refused"]} if landed else set()
-    for line in held_elsewhere(last):
+    for line in (*to_decide(last), *held_elsewhere(last)):
         print(line)
     for row in last["quarantined"]:
         if row["issue_id"] not in refused:

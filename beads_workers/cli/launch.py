@@ -35,6 +35,7 @@ from beads_workers.ui.lines import (
     held_elsewhere,
     line,
     start_again,
+    to_decide,
     with_budget,
 )
 
@@ -80,6 +81,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
             f"{counted(len(found), 'issue')} filed by agents; to {take}:"
             f" {start_again(ended.get('argv', []), *found[:SHOWN_MAX])}"
         )
+    lines += to_decide(ended)
     lines += held_elsewhere(ended)
     lines += _for_a_person(ended)
     lines += _left_work(ended)
@@ -94,7 +96,8 @@ def summary(ended: dict[str, Any]) -> list[str]:
 def _left_work(ended: dict[str, Any]) -> Iterator[str]:
     """Yield a line for branches with unmerged work and for worktrees with uncommitted work."""
     failed = ended.get("failed_branches", 0)
-    finished = ended.get("unmerged_branches", 0) - failed
+    awaiting = len((ended.get("landing") or {}).get("awaiting_approval", ()))
+    finished = max(0, ended.get("unmerged_branches", 0) - failed - awaiting)
     to_do = "work to merge" if ended.get("landing") is None else "work that has not landed"
     for count, what in ((finished, to_do), (failed, "work of attempts that did not succeed")):
         if count:
@@ -135,6 +138,8 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         return (
             f"'beads-workers logs {named[0]}' says why; 'beads-workers retry {again}' tries again"
         )
+    if ended.get("questions"):
+        return "'beads-workers answer' asks you one question after the other; then start again"
     if ended.get("requeued") or queue["ready"]:
         what = "was requeued" if ended.get("requeued") else "is ready"
         return f"to go on with what {what}{_going_on(ended)}"
@@ -152,6 +157,9 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     landed = ended.get("landing")
     if landed is not None and landed["waiting_to_land"]:
         return "'beads-workers land' lands what is done; the next start does it first"
+    if landed is not None and (awaiting := landed.get("awaiting_approval")):
+        first = printable(shlex.quote(awaiting[0]["issue_id"]))
+        return f"'beads-workers diff {first}' shows what awaits approval; 'land {first}' lands it"
     if landed is not None and (command := landing.to_type(landed)):
         return f"{printable(command)} brings what landed to your branch"
     if landed is None and ended.get("unmerged_branches", 0) > ended.get("failed_branches", 0):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from beads_workers.cli.arguments import StateDir
+from beads_workers.cli.arguments import IssueCommand, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import CommandError, unreadable
@@ -160,14 +160,7 @@ def add(
     title: Annotated[
         str, typer.Argument(metavar="TITLE", help="The title of the issue.", show_default=False)
     ],
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[-- COMMAND ARG...]",
-            help="The command that a worker runs for the issue.",
-            show_default=False,
-        ),
-    ] = None,
+    command: IssueCommand = None,
     priority: Priority = PRIORITY_DEFAULT,
     description: Annotated[str, typer.Option("-d", "--description", help="The long text.")] = "",
     label: Annotated[

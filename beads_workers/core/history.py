@@ -32,8 +32,8 @@ OUTCOMES = (
     "timeout",
     "lost",
     "not_found",
-    "retry",
     "question",
+    "retry",
     "cancelled",
     CUT_OFF,
     RUNNING,
@@ -52,6 +52,8 @@ class Fate(Enum):
     QUARANTINED = "quarantined"
     ASKED = "asked"
     """It waits for a person's answer."""
+    AWAITS_APPROVAL = "awaits_approval"
+    """Done, and its branch awaits a person's approval."""
     UNCLOSED = "unclosed"
     """Done, but the tracker has not closed it (yet); the next start does."""
     WAITING_TO_LAND = "waiting_to_land"
@@ -553,10 +555,15 @@ _FATES = {
 }
 
 
+_SET_ASIDE = (IssueState.SHELVING, IssueState.SHELVED)
+
+
 def _fate(issue: reducer.Issue) -> Fate:
     if issue.state in (IssueState.QUARANTINING, IssueState.QUARANTINED):
         # An issue that a person has reopened meanwhile is for anybody to take.
         out = {Standing.QUARANTINED: Fate.QUARANTINED, Standing.ASKED: Fate.ASKED}
         return out.get(issue.standing, Fate.REQUEUED)
+    if issue.landing is not None and issue.landing.awaits and issue.state in _SET_ASIDE:
+        return Fate.AWAITS_APPROVAL
     # Until the tracker has answered, an issue that is to be requeued is ours.
     return _FATES.get(issue.state, Fate.UNFINISHED)

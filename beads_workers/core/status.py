@@ -339,7 +339,8 @@ def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
     shown = status(board, board.elapsed)
     ended = board.ended
     reason = END_REASONS.get(ended.reason, ended.reason) if ended else ""
-    if shown["held_elsewhere"] and ended and ended.reason == "idle_timeout":
+    others = shown["held_elsewhere"] or board.questions or board.awaiting
+    if others and ended and ended.reason == "idle_timeout":
         reason = "nothing else is left to do"
     how = f"ended: {reason}" if ended else "ended without a word (killed?)"
     return {

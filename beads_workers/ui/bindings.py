@@ -110,12 +110,19 @@ BUTTONS = (
     Button("fewer", "\N{MINUS SIGN}", "the top", "one worker less"),
     Button("more", "+", "the top", "one worker more"),
     Button("stop", "Stop", "the top", "stop the fleet, requeueing what runs"),
+    Button("reply", "Answer", "a question", "have its agent go on with your answer", asks=False),
+    Button("approve", "Approve", "a branch that awaits approval", "let it land as shown"),
+    Button(
+        *("reject", "Reject", "a branch that awaits approval"),
+        "send it back to its agent, with your remarks",
+        asks=False,
+    ),
     Button("again", "Try again", "a quarantined issue", "retry this issue"),
     Button("retry-all", "Try all again", "the quarantined issues", "retry all of them"),
     Button("release", "Release", "the log of a running attempt", "release the issue"),
     Button("close", "Close", "a log", "close the log; Escape does it, too", asks=False),
 )
-"""All buttons of the page but those of its questions."""
+"""All buttons of the page but those of its dialog."""
 
 
 def help_lines(role: Role) -> list[tuple[str, str]]:

@@ -246,7 +246,7 @@ def how_it_ended(history: History) -> str:
         text = "killed: it ended without a word"
         return text + (", and a later start settled what it left" if history.settled else "")
     reasons = {
-        "idle_timeout": "ended: nothing was left to do",
+        "idle_timeout": f"ended: nothing {'else ' if history.exit_code else ''}was left to do",
         "user_requested": "ended: stopped as asked",
         "error": "ended with an error",
         "": "ended",
@@ -267,9 +267,10 @@ def next_steps(history: History) -> list[NextStep]:
         steps.append(NextStep("beads-workers land", "lands what is done; so does a start"))
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
         steps.append(NextStep(start, "goes on with what was requeued"))
-    for issue in history.with_fate(Fate.ASKED)[:NAMED_MAX]:
-        reason = f"asks: {issue.error}"
-        steps.append(NextStep(f"beads-workers answer {shlex.quote(issue.issue_id)}", reason))
+    for each in decisions(history)[:NAMED_MAX]:
+        asks = each.issue.fate is Fate.ASKED
+        reason = f"asks: {each.issue.error}" if asks else "awaits approval: then approve or reject"
+        steps.append(NextStep(each.command, reason))
     # Issues that this run quarantined come before those of earlier runs.
     quarantined = sorted(quarantined_issues(history), key=lambda i: i.earlier)
     if quarantined:
@@ -278,6 +279,37 @@ def next_steps(history: History) -> list[NextStep]:
         steps.append(NextStep(f"beads-workers logs {names[0]}", "what its attempts printed"))
         steps.append(NextStep(f"beads-workers retry {again}", "tries again what was quarantined"))
     return [*steps, *_merge_step(history)]
+
+
+@value
+class Decision:
+    """Something that a person decides. ``text``: a question with its choices, or what a branch
+    changes."""
+
+    issue: IssueHistory
+    text: str
+    command: str
+
+
+def decisions(history: History) -> list[Decision]:
+    """Return open questions, then branches that await approval."""
+    asked = {a.issue_id: a.receipt.question for a in history.attempts if a.receipt is not None}
+    found = [
+        Decision(each, asked.get(each.issue_id) or each.error, f"{COMMAND} answer {_quoted(each)}")
+        for each in history.with_fate(Fate.ASKED)
+    ]
+    for branch in branches(history):
+        if branch.issue.fate is Fate.AWAITS_APPROVAL:
+            text = f"{branch.landing.branch} {branch.diffstat}".strip()
+            found.append(Decision(branch.issue, text, f"{COMMAND} diff {_quoted(branch.issue)}"))
+    return found
+
+
+COMMAND = "beads-workers"
+
+
+def _quoted(issue: IssueHistory) -> str:
+    return shlex.quote(issue.issue_id)
 
 
 def _start(history: History) -> str:

@@ -294,9 +294,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
             yield f"  hint: {printable(source['remedy'])}"
     refused = shown["landing"]["refused"] if shown["landing"] else []
     refused_ids = {row["issue_id"] for row in refused}
-    for row in shown["questions"]:
-        asked = printable(row["question"], 400)
-        yield f"{printable(row['issue_id'])} asks: {asked}; beads-workers answer {row['issue_id']}"
+    yield from to_decide(shown)
     for row in shown["quarantined"]:
         if row["issue_id"] in refused_ids:
             continue
@@ -340,6 +338,19 @@ def _worker(worker: dict[str, Any]) -> str:
         f"{head} {printable(worker['issue_id'])} {worker['elapsed_seconds']:.0f} s{attempt}"
         f" {title}{f' [{doing}]' if doing else ''} ({counts})"
     )
+
+
+def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:
+    """Yield open questions and branches that await approval, each with its command."""
+    for row in shown.get("questions", ()):
+        asked = printable(row["question"], 400)
+        yield f"{printable(row['issue_id'])} asks: {asked}; beads-workers answer {row['issue_id']}"
+    for row in (shown.get("landing") or {}).get("awaiting_approval", ()):
+        stat = f" ({printable(row['diffstat'], 60)})" if row["diffstat"] else ""
+        yield (
+            f"{printable(row['issue_id'])} awaits approval{stat}: beads-workers diff"
+            f" {row['issue_id']}"
+        )
 
 
 def held_elsewhere(ended: Mapping[str, Any]) -> Iterator[str]:

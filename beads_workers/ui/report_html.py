@@ -130,6 +130,8 @@ def _sections(history: History) -> Iterator[Element]:
     steps = findings.next_steps(history)
     if steps:
         yield _next(steps)
+    if decisions := findings.decisions(history):
+        yield tables.to_decide(decisions)
     if len(history.runs) > 1:
         yield tables.runs(history)
     yield _timeline(history)
@@ -167,12 +169,14 @@ def _figures(history: History) -> Element:
     counts, lost, cost = tables.tally(history), findings.waste_of(history), tracker(history)
     lives = findings.busy(history)
     lived = sum(row.lived_seconds for row in lives)
+    decisions = len(findings.decisions(history))
+    undecided = f"{counted(decisions, 'decision')} for you, below" if decisions else ""
     tiles = [
         ("closed", f"{closed:,}", f"of {counted(len(mine), 'issue')} taken"),
         (
             "quarantined",
             f"{len(quarantined):,}",
-            needs if quarantined else "none needs a person",
+            needs if quarantined else undecided or "none needs a person",
         ),
         (
             "so far" if history.state == "running" else "took",

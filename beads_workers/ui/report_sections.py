@@ -139,7 +139,8 @@ FATE_CLASSES = {
     Fate.UNCLOSED: "o-retry",
     Fate.WAITING_TO_LAND: "o-retry",
     Fate.QUARANTINED: "o-error",
-    Fate.ASKED: "o-retry",
+    Fate.ASKED: "o-question",
+    Fate.AWAITS_APPROVAL: "o-question",
     Fate.UNFINISHED: "o-running",
     Fate.REQUEUED: "o-cancelled",
     Fate.NOT_OURS: "o-cut_off",
@@ -335,6 +336,23 @@ def tracker_cost(history: History) -> Element:
     ]
     listing = add(el("ul", class_="spans"), spans) if spans else None
     return section("Tracker", figures(rows), listing)
+
+
+def to_decide(found: list[findings.Decision]) -> Element:
+    """Return what waits for a person's decision: all that is asked, and the commands."""
+    items = [
+        el(
+            "li",
+            el("code", foreign(each.issue.issue_id, 80)),
+            " ",
+            foreign(each.issue.title, TITLE_WIDTH),
+            el("span", f": {FATE_WORDS[each.issue.fate.value]}", class_="dim"),
+            el("pre", foreign(each.text, QUARANTINED_ERROR_WIDTH)),
+            el("code", foreign(each.command, 200)),
+        )
+        for each in found
+    ]
+    return section("To decide", add(el("ul", class_="aside"), items))
 
 
 def to_review(found: list[Attempt]) -> Element:

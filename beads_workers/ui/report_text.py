@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from rich.text import Text
@@ -37,8 +38,8 @@ STYLES = {
     "timeout": "yellow",
     "lost": "magenta",
     "not_found": "red",
+    "question": "green",
     "retry": "cyan",
-    "question": "cyan",
 }
 MARKS = {
     "success": "█",
@@ -46,8 +47,8 @@ MARKS = {
     "not_found": "x",
     "timeout": "T",
     "lost": "!",
+    "question": "Q",
     "retry": "r",
-    "question": "q",
     "cancelled": "-",
     "cut_off": "?",
     "running": "▒",
@@ -80,6 +81,7 @@ def _lines(history: History, width: int) -> Iterator[Text]:
     yield from _head(history)
     yield Text()
     yield from _figures(history, width)
+    yield from _to_decide(history, width)
     yield from _runs(history, width)
     yield from _timeline(history, width)
     yield from _failures(history, width)
@@ -378,6 +380,22 @@ def _not_landed_yet(history: History, width: int) -> Iterator[Text]:
     yield from _rest(len(found), "more; --json has them all")
 
 
+def _to_decide(history: History, width: int) -> Iterator[Text]:
+    """Yield each question whole, and each branch that awaits approval, with its commands."""
+    found = findings.decisions(history)
+    if not found:
+        return
+    yield from _title("to decide")
+    for each in found[:LISTED_MAX]:
+        issue, what = each.issue, FATE_WORDS[each.issue.fate.value]
+        yield Text.assemble((f"  {printable(issue.issue_id, 24)}  ", "bold"), what)
+        for line in each.text.splitlines():
+            for words in textwrap.wrap(printable(line), width - INDENT):
+                yield Text(f"{' ' * INDENT}{words}")
+        yield Text(f"{' ' * INDENT}{printable(each.command)}", "bold")
+    yield from _rest(len(found), "more; --json has them all")
+
+
 def _quarantined(history: History, width: int) -> Iterator[Text]:
     quarantined = sorted(findings.quarantined_issues(history), key=lambda i: i.earlier)
     if not quarantined:
@@ -449,9 +467,10 @@ def _slowest(history: History, width: int) -> Iterator[Text]:
     if len(found) < 2:
         return
     yield from _title("slowest issues")
+    fates = max(11, *(len(FATE_WORDS[issue.fate.value]) for issue in found))
     for issue in found:
         tries = counted(issue.attempts, "attempt")
-        head = f"{duration(issue.seconds):>13}  {tries:<11} {FATE_WORDS[issue.fate.value]:<11}"
+        head = f"{duration(issue.seconds):>13}  {tries:<11} {FATE_WORDS[issue.fate.value]:<{fates}}"
         name = f" {printable(issue.issue_id, 24)} "
         room = max(10, width - columns(head) - columns(name))
         yield Text.assemble(head, (name, "bold"), printable(issue.title, room))

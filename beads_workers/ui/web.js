@@ -9,7 +9,7 @@
   const BARS_MAX = 3000;
   const WORDS = {
     success: "done", error: "failed", timeout: "timed out", lost: "worker died", not_found: "not found",
-    retry: "asked for a retry", cancelled: "cancelled", cut_off: "cut off", running: "running",
+    question: "asked a question", retry: "asked for a retry", cancelled: "cancelled", cut_off: "cut off", running: "running",
   };
 
   const FAULTS = new Set(["error", "timeout", "lost", "not_found"]);
@@ -52,10 +52,14 @@
   const swatch = (outcome) => svg("svg", { class: `swatch o-${outcome}`, width: 12, height: 12, "aria-hidden": "true" },
     svg("rect", { width: 12, height: 12, rx: 2 }));
   const foreign = (text, tag = "bdi", className = "") => el(tag, className, safe(text));
-  // Children of a list by key: a row stays the same element for as long as its key is there.
+  const inLines = (text) => String(text ?? "").split("\n").map(safe).join("\n");
+  // Children of a list by key: a row stays the same element for as long as its key is there. Rows
+  // that go are taken out first: one that stays would lose the focus if it were moved past them.
   const keyed = (parent, items, key, make, update) => {
     const old = parent.rows || new Map();
     const now = new Map();
+    const kept = new Set(items.map((item) => key(item)));
+    for (const [id, row] of old) if (!kept.has(id)) row.remove();
     let at = parent.firstElementChild;
     for (const item of items) {
       const id = key(item);
@@ -66,7 +70,6 @@
       else parent.insertBefore(row, at);
       update?.(row, item);
     }
-    for (const [id, row] of old) if (!now.has(id)) row.remove();
     parent.rows = now;
   };
 
@@ -149,6 +152,7 @@
     const q = shot.queue;
     return q.ready + q.running + q.retrying + q.blocked + q.waiting_to_land;
   };
+  const undecided = () => shot.queue.questions + shot.queue.awaiting_approval;
   // Nobody knows what is to do before the tracker has answered once.
   const isUnasked = () => isLive() && shot.source_calls.now && !shot.source_calls.count;
   const own = () => shot.workers.filter((worker) => worker.own).length;
@@ -170,7 +174,7 @@
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
     const found = [
       ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
-      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : "nothing to do") : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
+      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
       ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
       ["a minute", perMinute(shot.rate_per_minute), "closed", ""],
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
@@ -203,7 +207,7 @@
     const { queue: q, totals: t } = shot;
     const parts = [
       ["success", t.done, "closed"], ["retry", q.waiting_to_land, "to land"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
-      ["cancelled", q.ready, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["error", q.quarantined, "quarantined"],
+      ["cancelled", q.ready, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["question", undecided(), "waiting for you"], ["error", q.quarantined, "quarantined"],
     ];
     const whole = parts.reduce((sum, part) => sum + part[1], 0) || 1;
     let at = 0;
@@ -219,7 +223,7 @@
   };
 
   // What can be typed as it stands; the terminal has no room for the program's name.
-  const OURS = /^(doctor|logs|release|resume|retry|start|why)(?= |$)/;
+  const OURS = /^(answer|approve|diff|doctor|logs|release|resume|retry|start|why)(?= |$)/;
 
   const drawNeeds = () => {
     byId("needs").hidden = !shot.needs.length;
@@ -228,6 +232,83 @@
       return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")));
     });
   };
+
+  // --- what a person decides -------------------------------------------------------------------
+  const TEXT_MAX = 10000; // of six bytes at most: a request has room for them
+  const drafts = new Map(); // what is typed and not sent, also while its card is away
+
+  const words = (about, label) => {
+    const box = el("textarea");
+    box.rows = 3;
+    box.placeholder = label;
+    box.setAttribute("aria-label", label);
+    box.about = about;
+    box.value = drafts.get(about) ?? "";
+    box.addEventListener("input", () => drafts.set(about, box.value));
+    return box;
+  };
+  const send = async (box, control, issue, missing) => {
+    const text = box.value.trim();
+    if (!text || text.length > TEXT_MAX) {
+      say(text ? `At most ${count(TEXT_MAX)} characters can be sent.` : missing, true);
+      box.focus();
+      return;
+    }
+    box.readOnly = true;
+    draw();
+    if (await tell(control, { issue_ids: [issue], text })) {
+      box.value = "";
+      drafts.delete(box.about);
+    }
+    box.readOnly = false;
+    draw();
+  };
+  // A box stays where a fleet is away for a moment: somebody may be typing.
+  const drawForm = (card) => {
+    const form = card.lastElementChild;
+    form.hidden = !hello.control;
+    for (const button of form.querySelectorAll("button")) button.disabled = !isLive() || form.firstElementChild.readOnly;
+  };
+  const drawCards = (section, rows, whole, key, make, update) => {
+    section.hidden = !rows.length;
+    set(section.querySelector("small"), count(whole) + (whole > rows.length ? `; the first ${count(rows.length)} of them` : ""));
+    keyed(section.querySelector("ul"), rows, key, make, (card, row) => { update(card, row); drawForm(card); });
+  };
+
+  const drawQuestions = () => {
+    const key = (row) => `${row.issue_id}\0${row.asked_at}`;
+    drawCards(byId("asking"), shot.questions, shot.queue.questions, key, (row) => {
+      const box = words(key(row), `Answer to ${safe(row.issue_id)}`);
+      const reply = el("button", "reply", "Answer");
+      reply.addEventListener("click", () => send(box, "bw.answer", row.issue_id, "Type the answer first."));
+      return el("li", "", el("p", "", foreign(row.issue_id, "code"), " ", foreign(row.title), el("span", "dim")),
+        el("pre", "", el("bdi", "", inLines(row.question))), el("div", "form", box, reply));
+    }, (card, row) => {
+      set(card.querySelector(".dim"), [row.agent && ` ${safe(row.agent)}`, row.branch && ` on ${safe(row.branch)}`].filter(Boolean).join(""));
+    });
+  };
+
+  const drawApprovals = () => {
+    const rows = shot.landing?.awaiting_approval ?? [];
+    drawCards(byId("awaiting"), rows, shot.queue.awaiting_approval, (row) => row.issue_id, (row) => {
+      const box = words(row.issue_id, `Remarks on ${safe(row.issue_id)}`);
+      const approve = el("button", "approve", "Approve");
+      const reject = el("button", "reject", "Reject");
+      const card = el("li", "", el("p", "", foreign(row.issue_id, "code"), " ", foreign(row.title)), el("pre"), el("p", "dim"), el("div", "form", box, approve, reject));
+      approve.addEventListener("click", () => {
+        const { issue_id: issue, commit } = card.shown;
+        ask("bw.approve", { commits: { [issue]: commit } }, `Land ${safe(issue)} at ${short(commit)}?`);
+      });
+      reject.addEventListener("click", () => send(box, "bw.reject", row.issue_id, "Type what is wrong first: its agent reads it."));
+      return card;
+    }, (card, row) => {
+      card.shown = row;
+      set(card.querySelector("pre"), inLines(row.diffstat || "no figures of its changes"));
+      const by = row.agent ? ` by ${safe(row.agent)}` : "";
+      set(card.querySelector(".dim"), `${safe(row.branch)} at ${short(row.commit)}${by}, ${row.verified ? "verified" : "not verified"}`);
+    });
+  };
+  const short = (commit) => safe(commit).slice(0, 12);
 
   // --- workers, and what ended -----------------------------------------------------------------
   const drawWorkers = () => {
@@ -525,9 +606,13 @@
       });
       told = await answer.json();
     } catch { /* Said below. */ }
+    say(told.error || told.text || "done", Boolean(told.error));
+    return !told.error;
+  };
+  const say = (text, failed) => {
     const line = byId("answer");
-    set(line, safe(told.error || told.text || "done"));
-    setClass(line, told.error ? "bad" : "");
+    set(line, safe(text));
+    setClass(line, failed ? "bad" : "");
     line.hidden = false;
     clearTimeout(line.until);
     line.until = setTimeout(() => { line.hidden = true; }, 8000);
@@ -549,7 +634,7 @@
   });
 
   // --- drawing ---------------------------------------------------------------------------------
-  const SECTIONS = [drawTiles, drawIssues, drawNeeds, drawTimeline, drawWorkers, drawEnded, drawLanding, drawQuarantined, drawMoney, drawNotes];
+  const SECTIONS = [drawTiles, drawIssues, drawNeeds, drawQuestions, drawApprovals, drawTimeline, drawWorkers, drawEnded, drawLanding, drawQuarantined, drawMoney, drawNotes];
   const draw = () => {
     drawHead();
     document.body.classList.toggle("empty", !shot);

@@ -68,6 +68,9 @@ CONTROLS = {
     "bw.stop": ("drain",),
     "bw.retry": ("issue_ids",),
     "bw.release": ("issue_ids",),
+    "bw.answer": ("issue_ids", "text"),
+    "bw.approve": ("commits",),
+    "bw.reject": ("issue_ids", "text"),
 }
 """Requests that the page may send, and the fields of each. The fleet checks their values."""
 

@@ -43,6 +43,7 @@ FATE_WORDS = {
     "closed": "closed",
     "quarantined": "quarantined",
     "asked": "waits for an answer",
+    "awaits_approval": "awaits approval",
     "unclosed": "unclosed",
     "waiting_to_land": "waiting to land",
     "requeued": "requeued",

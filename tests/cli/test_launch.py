@@ -16,8 +16,10 @@ import pytest
 
 from beads_workers.cli.client import wait_for_exit
 from beads_workers.cli.launch import SHOWN_MAX, Launch, summary
+from beads_workers.core import journal as rec
 from beads_workers.core.settings import FleetSettings
 from tests.support.embedded import EmbeddedProject
+from tests.ui.snapshots import after, to_decide
 
 
 @pytest.fixture
@@ -109,3 +111,13 @@ def test_nothing_is_left_to_do_only_if_that_is_known() -> None:
     assert "bw-1 is in progress, in nobody's name, and not done" in told
     assert "bw-2 is held by ann, and not done" in told
     assert "'beads-workers release bw-1' opens again" in told[-1]
+
+
+def test_what_waits_for_a_person_is_said_with_its_command() -> None:
+    shown = after(*to_decide(), rec.RunEnded(7, "idle_timeout"))
+    told = summary(shown | {"unmerged_branches": 1})
+    assert "app-1 asks: FOO or BAR?\u23ceFOO is shorter.; beads-workers answer app-1" in told
+    assert "app-2 awaits approval (3 files changed): beads-workers diff app-2" in told
+    assert not any("holds work" in line for line in told), "it is said already"
+    assert "'beads-workers answer' asks you one question after the other" in told[-1]
+    assert "'land app-2' lands it" in summary(shown | {"questions": []})[-1]

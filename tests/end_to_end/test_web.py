@@ -17,11 +17,13 @@ import pytest
 from beads_workers.cli import web
 from beads_workers.runtime.locks import is_locked
 from tests.end_to_end.conftest import StartFleet
+from tests.support.agent_projects import AgentProject
 from tests.support.browser import Browser, Page
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, until
 from tests.support.journals import HOSTILE_TITLES
-from tests.support.web import Served, full_house
+from tests.support.real_agents import AgentHome, git
+from tests.support.web import COMMIT, DIFFSTAT, QUESTION, Served, full_house
 
 CONTRAST_LEAST = 4.5
 
@@ -119,7 +121,13 @@ def test_what_a_person_is_to_type_and_what_was_spent_stand_as_they_are_meant(
     page = browser.open(house.url, 1280)
     page.until("document.querySelector('#needs code') !== null")
     told = "[...document.querySelectorAll('#needs code')].map((code) => code.textContent)"
-    assert page.value(told) == ["beads-workers logs x-1", "beads-workers retry --all"]
+    assert page.value(told) == [
+        f"beads-workers {command}"
+        for command in (
+            *("answer q-1", "answer q-2", "diff a-1", "approve a-1"),
+            *("logs x-1", "retry --all"),
+        )
+    ]
     shown = page.value("document.body.textContent")
     assert "of $20, 12.3k tokens" in shown and "c not landed" in shown
     page.close()
@@ -223,14 +231,128 @@ def test_a_page_that_may_only_look_has_no_buttons_for_more(browser: Browser) -> 
     page = drawn(browser, served.url)
     page.click("#workers .row")
     page.until("document.getElementById('lines').textContent.includes('all is well')")
-    hidden = "![...document.querySelectorAll('#controls, #release, .again, #retry-all')]"
-    assert page.value(f"{hidden}.some((e) => e.checkVisibility())")
+    more = "#controls, #release, .again, #retry-all, .decisions button, .decisions textarea"
+    hidden = f"![...document.querySelectorAll('{more}')].some((e) => e.checkVisibility())"
+    assert page.value(hidden)
+    assert page.value("document.querySelectorAll('.decisions pre').length") == 3
     first = full_house(2) | {"queue": dict.fromkeys(full_house()["queue"], 0)}
     first["source_calls"] |= {"now": "listing", "count": 0}
     served.tell(first)  # Nobody knows yet what is to do.
     page.until("document.getElementById('tiles').textContent.includes('not listed yet')")
     page.close()
     served.close()
+
+
+BOX = "document.querySelector(\"textarea[aria-label='{}']\")"
+SAID = "document.getElementById('answer').textContent"
+
+
+def write(page: Page, label: str, text: str) -> None:
+    """Type into a box, after what is there."""
+    page.click(f"textarea[aria-label='{label}']")
+    page.type(text)
+
+
+def beside(label: str, button: str) -> str:
+    return f"textarea[aria-label='{label}'] ~ .{button}"
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_person_answers_approves_and_rejects(browser: Browser, house: Served, width: int) -> None:
+    page = drawn(browser, house.url, width)
+    shown = page.value("[...document.querySelectorAll('.decisions pre')].map((e) => e.innerText)")
+    assert shown[0] == shown[1] == QUESTION.replace("\u202e", "\\u202e")
+    assert shown[2] == DIFFSTAT and page.value("innerWidth") == width
+    about = page.value("document.querySelector('#awaiting li').innerText")
+    assert HOSTILE_TITLES[1] in about and f"at {COMMIT[:12]} by claude, not verified" in about
+    assert "3 waiting for you" in page.value("document.getElementById('legend').textContent")
+    ended = "[...document.querySelectorAll('#ended li')].find((e) => e.textContent.includes('q-2'))"
+    assert "asked a question" in page.value(f"{ended}.textContent")
+    fill = f"getComputedStyle({ended}.querySelector('rect')).fill"
+    assert page.value(fill) != "rgb(0, 0, 0)", "its outcome has a colour"
+    assert page.value(f"!{ended}.querySelector('.bad')"), "a question is no fault"
+    write(page, "Answer to q-2", " call it FOO\nplease ")
+    page.click(beside("Answer to q-2", "reply"))
+    page.until(f"{SAID} === 'done: bw.answer'")
+    assert page.value(BOX.format("Answer to q-2") + ".value") == ""
+    write(page, "Remarks on a-1", "use euros")
+    page.click(beside("Remarks on a-1", "reject"))
+    page.until(f"{SAID} === 'done: bw.reject'")
+    say_yes(page, house, beside("Remarks on a-1", "approve"))
+    assert house.asked == [
+        ("bw.answer", {"issue_ids": ["q-2"], "text": "call it FOO\nplease"}),
+        ("bw.reject", {"issue_ids": ["a-1"], "text": "use euros"}),
+        ("bw.approve", {"commits": {"a-1": COMMIT}}),
+    ]
+    assert page.complaints() == []
+    page.close()
+
+
+def test_nothing_is_sent_without_words_and_a_refusal_loses_none(
+    browser: Browser, house: Served
+) -> None:
+    page = drawn(browser, house.url)
+    for label, button, said in (
+        ("Answer to q-1", "reply", "Type the answer first."),
+        ("Remarks on a-1", "reject", "Type what is wrong first"),
+    ):
+        write(page, label, "  ")
+        page.click(beside(label, button))
+        page.until(f"{SAID}.startsWith({said!r})")
+        assert page.value(f"document.activeElement === {BOX.format(label)}")
+    page.click(beside("Remarks on a-1", "approve"))
+    page.click("#question [value='']")
+    write(page, "Answer to q-1", "y" * 10_001)
+    page.click(beside("Answer to q-1", "reply"))
+    page.until(f"{SAID} === 'At most 10,000 characters can be sent.'")
+    assert house.asked == []
+    house.error = "no question is open"
+    write(page, "Answer to q-2", "call it FOO")
+    page.click(beside("Answer to q-2", "reply"))
+    page.until(f"{SAID} === {house.error!r}")
+    assert page.value(BOX.format("Answer to q-2") + ".value") == "call it FOO"
+    page.close()
+
+
+def test_a_half_typed_text_outlives_all_that_happens_meanwhile(
+    browser: Browser, house: Served
+) -> None:
+    page = drawn(browser, house.url)
+    box = BOX.format("Answer to q-2")
+    first, second = full_house()["questions"]
+    write(page, "Remarks on a-1", "use eu")
+    write(page, "Answer to q-2", "call  FOO")
+    page.value(f"{box}.setSelectionRange(5, 5)")
+
+    def happens(questions: list[Any], seen: str, **more: Any) -> None:
+        house.tell({**full_house(), "questions": questions, **more})
+        page.until(seen)
+
+    boxes = "document.querySelectorAll('#asking textarea').length === "
+    happens([second], f"{boxes} 1")
+    happens([{**first, "issue_id": "q-0"}, second, first], f"{boxes} 3")
+    page.type("it")
+    assert page.value(f"document.activeElement === {box}")
+    assert page.value(f"{box}.value") == "call it FOO", "neither focus nor place is lost"
+    happens([], "!document.getElementById('asking').checkVisibility()", landing=None)
+    for commit in ("f" * 40, "e" * 40):
+        newer = full_house()["landing"]
+        newer["awaiting_approval"][0]["commit"] = commit
+        seen = f"document.querySelector('#awaiting .dim')?.textContent.includes({commit[:12]!r})"
+        happens([first, second], seen, landing=newer)
+    assert page.value(f"{box}.value") == "call it FOO", "its card was away for a moment"
+    assert page.value(BOX.format("Remarks on a-1") + ".value") == "use eu"
+    house.shown.say("fleet", {"state": "lost"})
+    page.until(f'document.querySelector("{beside("Answer to q-2", "reply")}").disabled')
+    assert page.value(f"{box}.checkVisibility() && !{box}.readOnly")
+    house.shown.say("fleet", {"state": "live"})
+    page.until(f'!document.querySelector("{beside("Answer to q-2", "reply")}").disabled')
+    say_yes(page, house, beside("Remarks on a-1", "approve"))
+    assert house.asked == [("bw.approve", {"commits": {"a-1": "e" * 40}})], "as it is shown now"
+    # Another question of the same issue has nothing to do with that answer.
+    happens([{**second, "asked_at": second["asked_at"] + 60}], f"{boxes} 1")
+    assert page.value(f"{box}.value") == "" and page.complaints() == []
+    page.close()
 
 
 def test_the_log_of_a_worker_that_left_stays_and_is_not_asked_for_again(
@@ -375,6 +497,55 @@ def test_a_run_that_waits_for_its_time_says_so_and_a_click_begins_it(
     page.click("#yes")
     page.until(f"{STATE}.startsWith('running until ')")
     page.until("document.querySelectorAll('#timeline rect.o-running').length === 1")
+    assert page.complaints() == []
+    page.close()
+
+
+def test_a_night_is_talked_over_on_a_phone(
+    browser: Browser, tmp_path: Path, home: AgentHome, webbed: Callable[..., Fleet]
+) -> None:
+    project = AgentProject(tmp_path, home)
+    asks = '[[stub: say "Outcome: question: FOO or BAR?"]]'
+    project.create_many(
+        [
+            {"description": f'{asks} [[stub when "call it FOO": write a.py "FOO"]]'},
+            {"description": '[[stub: write b.py "b"]]', "labels": ["land:ask"]},
+            {
+                "description": '[[stub: write c.py "$"]] [[stub when "use euros": write c.py "e"]]',
+                "labels": ["land:ask"],
+            },
+        ]
+    )
+    options = ("-n", "1", "--agent", "claude", "--retry-delay", "0", "--poll", "0.3s")
+    fleet = webbed(project, "--web-control", *options)
+    page = browser.open(url_of(fleet), 400)
+    page.until("document.querySelectorAll('.decisions textarea').length === 3")
+    assert page.value("document.querySelector('#asking pre').innerText") == "FOO or BAR?"
+    write(page, "Answer to bw-1", "call it")
+    write(page, "Remarks on bw-3", "use")
+    os.kill(fleet.pid, signal.SIGKILL)
+    page.until(f"{STATE} === 'orchestrator gone'")
+    fleet = webbed(project, "--web-control", *options)
+    page.until(f"{STATE} === 'running'")
+    page.until("document.querySelectorAll('.decisions textarea').length === 3")
+    write(page, "Answer to bw-1", " FOO")
+    page.click(beside("Answer to bw-1", "reply"))
+    commit = f"{BOX.format('Remarks on bw-3')}?.closest('li').querySelector('.dim').textContent"
+    first = page.value(commit)
+    write(page, "Remarks on bw-3", " euros")
+    page.click(beside("Remarks on bw-3", "reject"))
+    page.click(beside("Remarks on bw-2", "approve"))
+    page.click("#yes")
+    until(lambda: project.statuses()[:2] == ["closed", "closed"])
+    assert "call it FOO" in fleet.call("show", "bw-1").stdout, "as a comment of the person"
+    page.until(f"({commit} ?? {first!r}) !== {first!r}")
+    page.click(beside("Remarks on bw-3", "approve"))
+    page.click("#yes")
+    until(lambda: project.statuses()[2] == "closed")
+    page.until("!document.querySelector('.decisions li')")
+    said = [git(project.folder, "show", f"bw-landing/main:{name}.py").strip() for name in "abc"]
+    assert said == ["FOO", "b", "e"]
+    assert page.value("document.documentElement.scrollWidth") == 400
     assert page.complaints() == []
     page.close()
 

@@ -160,6 +160,10 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def type(self, text: str) -> None:
+        """Letters, into whatever has the focus."""
+        self.call("Input.insertText", text=text)
+
     def press(self, key: str) -> None:
         """A key that is no letter, like ArrowRight."""
         for kind in ("rawKeyDown", "keyUp"):

@@ -40,6 +40,16 @@ def started(workers: int = 1) -> rec.RunStarted:
     )
 
 
+ACTIONS = {
+    "finish": "close",
+    "requeue": "release",
+    "quarantined": "quarantined",
+    "asked": "ask",
+    "land": "shelve",
+}
+"""What the tracker is asked for, by the fleet's verdict."""
+
+
 @dataclass(slots=True)
 class Script:
     """Entries as they are told: ``at`` seconds of the run, in any order."""
@@ -76,19 +86,19 @@ class Script:
         self.add(began, began_by)
         if ended is None:
             return
-        charged = 0 if outcome in ("success", "cancelled", "retry") else number
+        charged = 0 if outcome in ("success", "cancelled", "retry", "question") else number
         self.add(
             ended,
             rec.Finished(
                 issue_id, worker_id, number, request, outcome, verdict, error,
                 int((ended - began) * 1000), charged, receipt=receipt, reached=reached,
+                awaits=verdict == "land",
             ),
         )  # fmt: skip
         if settled:
-            action = {"finish": "close", "requeue": "release", "quarantined": "quarantined"}[
-                verdict
-            ]
-            self.add(ended + 0.01, rec.SettledRecord(issue_id, action, "applied"))
+            if verdict == "land":  # It awaits approval.
+                self.add(ended, rec.LandingEnded(issue_id, "shelve"))
+            self.add(ended + 0.01, rec.SettledRecord(issue_id, ACTIONS[verdict], "applied"))
 
     def lines(self) -> bytes:
         """The journal's bytes, in the order of time."""

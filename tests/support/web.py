@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from beads_workers.core import journal as rec
+from beads_workers.core.receipts import Receipt
 from beads_workers.ui.web import WebServer
 from beads_workers.ui.web_shown import Message, Shown
 from tests.support import landings
@@ -20,11 +21,15 @@ PATIENCE_SECONDS = 20.0
 
 
 class Served:
-    """A server that shows what ``shown`` is told; ``asked`` has what was asked of the fleet."""
+    """A server that shows what ``shown`` is told; ``asked`` has what was asked of the fleet.
+
+    ``error``: the answer to everything that is asked, if there is one.
+    """
 
     def __init__(self, *, controls: bool = False, **limits: float) -> None:
         self.shown = Shown()
         self.asked: list[tuple[str, Message]] = []
+        self.error = ""
         self.web = WebServer(
             0,
             TOKEN,
@@ -70,7 +75,7 @@ class Served:
 
     def _control(self, name: str, fields: Message) -> Message:
         self.asked.append((name, fields))
-        return {"text": f"done: {name}"}
+        return {"error": self.error} if self.error else {"text": f"done: {name}"}
 
 
 class Viewer:
@@ -120,5 +125,42 @@ def full_house(workers: int = 8) -> Message:
         how = {"outcome": "error", "verdict": "quarantined", "error": title or "no", "charged": 1}
         records.append(ended(issue, worker, **(how if n % 3 else {})))
         records.append(rec.SettledRecord(issue, "quarantined" if n % 3 else "close", "applied"))
-    records += [*landings.night(), rec.Noted("warning", HOSTILE_TITLES[0])]
+    records += [*asking(), *landings.night(), *awaiting(), rec.Noted("warning", HOSTILE_TITLES[0])]
     return after(*records)
+
+
+QUESTION = f"FOO or BAR?\n- FOO: {HOSTILE_TITLES[0]}\n- BAR: {'x' * 300}\u202e"
+DIFFSTAT = f"{HOSTILE_TITLES[1]} | 3 +++\n 1 file changed"
+COMMIT = "abc" + "d" * 37
+
+
+def asking(*issue_ids: str) -> list[rec.Record]:
+    """Issues that ask a person, ``q-1`` and ``q-2`` unless named."""
+    return [
+        record
+        for issue_id in issue_ids or ("q-1", "q-2")
+        for record in (
+            rec.Claimed(issue_id, HOSTILE_TITLES[0]),
+            rec.Started(issue_id, "W1", 1, "r", HOSTILE_TITLES[0]),
+            ended(
+                *(issue_id, "W1"),
+                outcome="question",
+                verdict="asked",
+                receipt=Receipt(agent="claude", branch=f"bw/{issue_id}/1", question=QUESTION),
+            ),
+            rec.SettledRecord(issue_id, "ask", "applied"),
+        )
+    ]
+
+
+def awaiting(issue_id: str = "a-1", commit: str = COMMIT) -> list[rec.Record]:
+    """An issue whose branch awaits approval."""
+    work = {"base": "0" * 40, "head": commit, "commits": (commit,), "diffstat": DIFFSTAT}
+    receipt = Receipt(agent="claude", branch=f"bw/{issue_id}/1", **work)
+    return [
+        rec.Claimed(issue_id, HOSTILE_TITLES[1]),
+        rec.Started(issue_id, "W1", 1, "r", HOSTILE_TITLES[1]),
+        ended(issue_id, "W1", verdict="land", awaits=True, receipt=receipt),
+        rec.LandingEnded(issue_id, "shelve"),
+        rec.SettledRecord(issue_id, "shelve", "applied"),
+    ]

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from beads_workers.core import journal as rec
-from beads_workers.core.history import History
+from beads_workers.core.history import Fate, History
 from beads_workers.core.nights import night
+from beads_workers.core.receipts import Receipt
 from beads_workers.ui import findings
 from beads_workers.ui.report_html import page
 from beads_workers.ui.report_text import report_lines
@@ -49,6 +50,28 @@ def test_the_page_shows_the_same(told: History) -> None:
     for words in ("a night of 3 runs", "at least $2.00; killed", "Limits and pauses"):
         assert words in shown
     assert "claude was closed for 1 min 32 s: 5-hour limit" in shown
+
+
+@pytest.fixture
+def to_decide() -> History:
+    """A night with an open question, and with a branch that awaits approval."""
+    script = Script()
+    asks = Receipt(agent="claude", question="FOO or BAR?\nFOO is shorter.")
+    done = Receipt(agent="codex", head="1" * 40, branch="bw/b/1", diffstat="3 files changed")
+    script.attempt("W1", "a", 1.0, 2.0, "question", "asked", error="FOO or BAR?", receipt=asks)
+    script.attempt("W1", "b", 3.0, 4.0, "success", "land", receipt=done)
+    return run(ended(script, 5.0), 1)
+
+
+def test_a_question_is_told_whole_and_with_the_command_that_answers(to_decide: History) -> None:
+    assert [i.fate for i in to_decide.issues] == [Fate.ASKED, Fate.AWAITS_APPROVAL]
+    for shown in (text(to_decide), re.sub(r"<[^>]+>", " ", page(to_decide))):
+        assert all(
+            words in shown for words in ("FOO or BAR?", "FOO is shorter.", "3 files changed")
+        )
+        assert "beads-workers answer a" in shown and "beads-workers diff b" in shown
+        assert "waits for an answer" in shown and "awaits approval" in shown
+    assert "Q asked a question" in text(to_decide), "in the timeline, too"
 
 
 def test_a_spent_budget_is_to_be_raised_and_not_typed_again() -> None:

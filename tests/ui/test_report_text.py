@@ -36,7 +36,7 @@ def test_it_says_what_failed_what_was_quarantined_and_what_to_type() -> None:
                    reached="40 %, compiles")  # fmt: skip
     script.add(7.0, rec.RunEnded(7, "idle_timeout"))
     shown = "\n".join(lines(script))
-    assert "ended: nothing was left to do (exit 7)" in shown
+    assert "ended: nothing else was left to do (exit 7)" in shown
     assert "1 closed, 1 quarantined" in shown
     assert "no such file  (bad)" in shown
     assert "bad  3 attempts (last step: 40 %, compiles): no such file" in shown

@@ -164,8 +164,12 @@ def test_a_page_that_may_control_asks_the_fleet(controlled: Served) -> None:
     assert asked(controlled, PAUSE) == 200
     scale = {"control": "bw.scale", "fields": {"workers": 3, "argv": ["rm"]}}
     assert asked(controlled, scale) == 200
+    answer = {"issue_ids": ["a"], "text": "FOO"}
+    forged = {"control": "bw.answer", "fields": answer | {"author": "somebody else"}}
+    assert asked(controlled, forged) == 200
     # What the page has no business to say is not passed on.
-    assert controlled.asked == [("bw.pause", {}), ("bw.scale", {"workers": 3})]
+    sent = [("bw.pause", {}), ("bw.scale", {"workers": 3}), ("bw.answer", answer)]
+    assert controlled.asked == sent
 
 
 def test_without_being_asked_for_there_is_no_control(served: Served) -> None:
