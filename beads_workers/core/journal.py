@@ -37,7 +37,8 @@ class RunStarted(Record):
     """The first line of a run. ``agents``: those that are understood, by their names.
     ``lands``: a success with a branch lands before it is closed. ``argv``: what was typed after the
     program's name; empty if that was very long. ``until``: epoch seconds from which on it begins
-    nothing (``--until``); 0 for none. ``night``: what it goes on with."""
+    nothing (``--until``); 0 for none. ``night``: what it goes on with. ``approves``: a person
+    approves each branch before it lands (``--approve``)."""
 
     run_id: str
     pid: int
@@ -54,6 +55,7 @@ class RunStarted(Record):
     argv: tuple[str, ...] = ()
     until: float = 0.0
     night: NightSoFar = NightSoFar()
+    approves: bool = False
 
     @property
     def night_id(self) -> str:

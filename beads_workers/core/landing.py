@@ -19,6 +19,17 @@ from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.core.text import counted
 
+LAND_ASK = "land:ask"
+"""Label of an issue whose branch lands only once a person has approved it."""
+
+
+def awaits_approval(labels: Iterable[str], *, approves: bool) -> bool:
+    """Return whether a person has to approve the branch of an issue with these labels.
+
+    ``approves``: of the run in which its attempt ended, as in ``FleetSettings.approve``.
+    """
+    return approves or LAND_ASK in labels
+
 
 @value
 class LanderSettings:

@@ -11,7 +11,7 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import OUT, Issue, Issues, RunningAttempt, Standing
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Resumed, Unsettled
-from beads_workers.core.landing import shelve_note
+from beads_workers.core.landing import awaits_approval, shelve_note
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.receipts import close_reason, read_receipt
 from beads_workers.core.snapshot import Board
@@ -33,6 +33,7 @@ class RecoveryState:
     last_call: tuple[int, int] | None = None
     has_checkpoint: bool = False
     lands: bool = False
+    approves: bool = False
     ended: rec.RunEnded | None = None
     taken: set[str] = field(default_factory=set)
 
@@ -42,7 +43,7 @@ class RecoveryState:
         match entry.record:
             case rec.RunStarted() as run:
                 self.run_id, self.actor, self.socket = run.run_id, run.actor, run.socket
-                self.lands = run.lands
+                self.lands, self.approves = run.lands, run.approves
             case rec.CheckpointEnded():
                 self.has_checkpoint = True
             case rec.Claimed(issue_id=issue_id):
@@ -527,6 +528,7 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
         result_file=done.result_file,
         receipt=receipt,
         agent=started.agent,
+        awaits=lands and awaits_approval(claimed.labels if claimed else (), approves=left.approves),
     )
     # As its worker measured it; the worker may report any value.
     seconds = min(milliseconds / 1000, MEASURED_SECONDS_MAX)

@@ -265,6 +265,7 @@ class Fleet:
             argv=_as_typed(info.argv),
             until=self._settings.until or 0.0,
             night=self._settings.night,
+            approves=self._settings.approve,
         )
         foreign = (
             Noted(

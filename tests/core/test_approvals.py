@@ -8,8 +8,8 @@ from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import landing as ld
 from beads_workers.core.commands import Answer
-from beads_workers.core.inflight import LAND_ASK
 from beads_workers.core.issues import Standing
+from beads_workers.core.landing import LAND_ASK
 from beads_workers.core.model import IssueId
 from beads_workers.core.recovery import recovery_state
 from beads_workers.core.requests.approve import ApprovedByPerson
