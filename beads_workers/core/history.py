@@ -103,7 +103,7 @@ class Attempt:
         """Return the attempt with the usage that was found of it, if it reported none itself."""
         if found is None or self.receipt is not None:
             return self
-        return replace(self, receipt=found, was_cut=is_cut(found, "lost"))
+        return replace(self, receipt=found, was_cut=is_cut(found, ""))
 
 
 @value
@@ -365,7 +365,8 @@ class _WholeRun(Board):
 
     def _came_through(self, record: rec.Record, change: Transition, now: float) -> None:
         if isinstance(record, rec.UsageFound) and record.receipt is not None:
-            self.found[record.request_id] = record.receipt
+            receipt = record.receipt if record.whole else replace(record.receipt, was_cut=True)
+            self.found[record.request_id] = receipt
         issue_id = change.issue.issue_id
         issue = self.histories.get(issue_id)
         if issue is None:

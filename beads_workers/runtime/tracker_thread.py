@@ -390,6 +390,8 @@ class Recovery:
         journal yet: usage of their agents, and branches that are to land."""
         self._unconcluded: list[str] = []
         """Runs of ``_unrecorded`` that are settled, except that our journal was not on disk."""
+        self._ends: dict[str, Sequence[Entry]] = {}
+        """Ends of attempts, by run, that its journal lacks."""
         self._directory = directory
         self._source = source
         self._unsettled = unsettled
@@ -472,7 +474,7 @@ class Recovery:
         is on disk. Called in the tracker thread."""
         settled, self._unconcluded = self._unconcluded, []
         for run_id in settled:
-            self._directory.mark_settled(run_id)
+            self._mark_settled(run_id)
         self._unrecorded.clear()
 
     def _settled(self, run_id: str) -> None:
@@ -480,7 +482,13 @@ class Recovery:
         if run_id in self._unrecorded:
             self._unconcluded.append(run_id)
         else:
-            self._directory.mark_settled(run_id)
+            self._mark_settled(run_id)
+
+    def _mark_settled(self, run_id: str) -> None:
+        # Only now: for the next start, an attempt that its journal knows to be over has been told
+        # of by ours, branch and all.
+        self._tell_its_journal(run_id, self._ends.pop(run_id, ()))
+        self._directory.mark_settled(run_id)
 
     def _find_usage(self, left: RecoveryState, ended: Sequence[Started | Finished]) -> None:
         if self._abandoned.is_set():
@@ -528,8 +536,7 @@ class Recovery:
                 self._abandoned.wait(delay)
                 continue
             whole = all(s.result is not Result.FAILED for s in settled)
-            if whole:
-                self._tell_its_journal(left.run_id, ends)
+            self._ends[left.run_id] = ends
             if kept:
                 # A person may change the other issues from now on: they are not written twice.
                 left.settled_elsewhere([i for i in left.issues.known if i not in kept])

@@ -16,7 +16,7 @@ from beads_workers.agents.totals import Totals
 from beads_workers.core import journal as rec
 from beads_workers.core.events import RecoveryFailed, UsageRead
 from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import RecoveryState
+from beads_workers.core.recovery import RecoveryState, recovery_state
 from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
 from beads_workers.core.wire import Done
 from beads_workers.executors.files import usage_file
@@ -112,6 +112,26 @@ def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene
     _, added = read_journal(folder / "journal.jsonl")
     assert isinstance(added.record, rec.Finished) and added.record.verdict == "finish"
     assert (added.at, added.elapsed) == (5.007, 2.007), "when its worker was done with it"
+
+
+def test_a_branch_to_land_is_told_again_if_the_start_that_was_told_of_it_dies(scene: Scene) -> None:
+    os.close(scene.alive)
+    journal = scene.directory.run(scene.run_id) / "journal.jsonl"
+    began = rec.RunStarted(scene.run_id, 1, "actor/dead", "memory", "/p", lands=True)
+    working = (began, rec.Claimed("a", "a"), rec.Started("a", "W1", 1, "r.1", agent="claude"))
+    journal.write_bytes(b"".join(rec.encode(rec.Entry(each, 5.0, 2.0)) for each in working))
+    receipt = {"verdict": "done", "head": "c1", "branch": "bw/a/1"}
+    spooled = Done(IssueId("a"), "W1", 7, request_id="r.1", receipt=receipt)
+    spool_result(str(journal.parent), spooled)
+    for _ in range(2):  # The first dies before its own journal has any of it.
+        dead = recovery_state(read_journal(journal))
+        recovery = Recovery(scene.directory, scene.source, [dead], scene.failed)
+        (entry,) = recovery.run().late_entries
+        assert entry.landing is not None and entry.landing.commit == "c1"
+        assert not scene.directory.is_settled(scene.run_id)
+    recovery.conclude()
+    assert scene.directory.is_settled(scene.run_id)
+    assert isinstance(list(read_journal(journal))[-1].record, rec.Finished)
 
 
 def test_its_journal_is_told_only_when_all_is_settled(tmp_path: Path) -> None:
