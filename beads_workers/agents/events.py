@@ -19,8 +19,8 @@ TEXT_CHARS_MAX = 64 << 10
 
 PRINTED_LINES_MAX = 20
 PRINTED_CHARS_MAX = 2000
-"""Limits of the kept lines that are no events, the last ones: texts of failures stand at the
-end."""
+"""How many of the last lines that are no events are kept, and their length: the texts of failures
+come at the end."""
 
 DENIED_MAX = 100
 """Number of refused tools that are kept by name, for the receipt."""
@@ -37,7 +37,8 @@ class Kind(Enum):
     NEEDS_PERSON = "needs_person"
     """Login, billing, account: only a person can fix it. Nothing is charged."""
     TRANSIENT = "transient"
-    """Overload, an error of the server, a 429 of a minute: back off. Nothing is charged."""
+    """Overload, an error of the server, a 429 of a per-minute limit: back off. Nothing is
+    charged."""
     CAPPED = "capped"
     """Our own limit of turns or money."""
     UNFINISHED = "unfinished"
@@ -100,7 +101,7 @@ class Usage:
         return self.input + self.output + self.cached_read + self.cached_write
 
     def plus(self, other: Usage) -> Usage:
-        """Return the sum, as of this one's model; ``money`` is None if neither knows any."""
+        """Return the sum, under the model of this one; ``money`` is None if neither knows any."""
         known = [m for m in (self.money, other.money) if m is not None]
         return Usage(
             self.model,

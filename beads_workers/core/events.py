@@ -98,15 +98,16 @@ class WorkerReaped:
 
 @value
 class OwnerGone:
-    """A foreign process under watch has ended, and what it had started for its issue."""
+    """A foreign process under watch has ended, and so has everything that it started for its
+    issue."""
 
     pid: int
 
 
 @value
 class UsageRead:
-    """The usage of an agent's attempt that could not report it: of this run, after ``ReadUsage``,
-    or of a crashed one. ``whole``: as in ``journal.UsageFound``."""
+    """The usage of an agent's attempt that could not report it: of an attempt of this run, after
+    ``ReadUsage``, or of a crashed run. ``whole``: as in ``journal.UsageFound``."""
 
     issue_id: IssueId
     attempt: int
@@ -135,9 +136,9 @@ class Unreachable:
 
 @value
 class RecoveryEnded:
-    """Earlier runs are settled: what was closed late, requeued, and what could not be.
+    """Earlier runs are settled: issues were closed or requeued, or could not be settled.
 
-    ``late_entries``: entries that their journals lacked, of what their workers had done at the end.
+    ``late_entries``: what workers did at the end of these runs, which the journals lacked.
     ``inherited``: issues that were left alone, because a worker that was not ours lives on with
     them.
     """
@@ -154,8 +155,9 @@ class RoundTripEnded:
     answer. ``taken`` is None if nothing was to be taken, or if taking failed (``take_error``).
     ``settle_error``: nothing is known of the settlements, which stay pending. ``renewed`` is None
     if no lease was to be renewed, or if the tracker could not be asked. ``calls`` and
-    ``call_seconds``: the source's cost in this run so far. ``conversations``: what was listened
-    to. ``remarks``: each with the error that kept it from being written, or ""."""
+    ``call_seconds``: the source's cost in this run so far. ``conversations``: the comments of
+    issues that wait for an answer. ``remarks``: each with the error that kept it from being
+    written, or ""."""
 
     seconds: float
     settled: tuple[Settled, ...] = ()
@@ -172,7 +174,7 @@ class RoundTripEnded:
 
 @value
 class Arrived:
-    """Work has come to the source by itself and can be taken now; to a pull source, it may have."""
+    """Work has come to a push source, or may have come to a pull source, and can be taken now."""
 
 
 @value
@@ -289,7 +291,8 @@ class Warned:
 
 @value
 class AccountTold:
-    """News from other fleets of this user about an account of ours: all that is closed of it."""
+    """News from other fleets of this user about an account of ours: all models for which it is
+    closed now."""
 
     account: AccountId
     closed: tuple[Closed, ...] = ()

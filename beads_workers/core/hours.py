@@ -18,7 +18,7 @@ HOURS = "hours"
 """Timer key: look at the wall clock, because the beginning or the end may have come."""
 
 ENDED = "the time of --until has come"
-"""Why a run ends that begins nothing more."""
+"""The reason of a run's end after ``--until``."""
 
 MOMENT_FORMS = "a time of day (07:00), a duration (8h), or a date and time (2027-01-31 07:00)"
 
@@ -27,10 +27,11 @@ _DATED = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)?", re.ASCII
 )
 _DAYS_LOOKED = 3
-"""Days in one of which each time of day comes: one is short by it, one has it behind it."""
+"""Number of days in which each time of day comes at least once: on one day it may be past, and on
+another one a change of the clocks may skip it."""
 
 YEAR_MIN, YEAR_MAX = 2000, 9000
-"""Years of dates: far from those that clocks somewhere cannot count."""
+"""Years of dates that every system can represent."""
 
 SECONDS_MAX = 366 * 86_400.0
 """The furthest moment: a year and a day from now."""
@@ -52,15 +53,16 @@ def moment(text: str, after: float, zone: tzinfo | None = None) -> float:
     """Return the epoch seconds of a moment as a person writes it; raise ``ValueError``.
 
     A time of day is the next one past ``after`` (epoch seconds) on the clocks of ``zone``, None for
-    the machine's; a duration counts from ``after``. If the clocks are put forward over a time of
-    day, it comes as much later; if they are put back over it, it comes at its first time.
+    the machine's; a duration counts from ``after``. If a change of the clocks skips a time of day,
+    it comes later by the skipped time. If a change repeats it, it comes at the first of both times
+    that is past ``after``.
     """
     if (of_day := _OF_DAY.fullmatch(text)) is not None:
         hour, minute, second = (int(part or 0) for part in of_day.groups())
         day = datetime.fromtimestamp(after, zone)
         there = day.replace(hour=hour, minute=minute, second=second, microsecond=0, fold=0)
         days = (there + timedelta(days=number) for number in range(_DAYS_LOOKED))
-        # The second time of an hour that comes twice is the next one after the first.
+        # If the first time of an hour that comes twice is past, the second one is the next.
         coming = (each.replace(fold=fold).timestamp() for each in days for fold in (0, 1))
         return next(at for at in coming if at > after)
     if _DATED.fullmatch(text):

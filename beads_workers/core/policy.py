@@ -19,8 +19,8 @@ class Policy:
 
     ``hand_back``: the job's sender decides about retries. It gets the outcome of attempt number
     ``hand_back_after`` (free retries do not raise the number), or of an earlier attempt that was
-    ``cancelled`` or ``not_found``. ``questions_max``: questions in a row that an issue may ask of a
-    person; 0: nobody answers.
+    ``cancelled`` or ``not_found``. ``questions_max``: questions that an issue may ask of a person;
+    0: nobody answers.
     """
 
     attempts_max: int = limits.ATTEMPTS_MAX
@@ -242,7 +242,7 @@ def free_retry(policy: Policy, ended: Ended) -> Verdict | None:
 
 
 def charged(policy: Policy, ended: Ended) -> Verdict:
-    """Charge a failed attempt; charge number ``attempts_max`` quarantines its issue."""
+    """Charge a failed attempt. The charge number ``attempts_max`` quarantines its issue."""
     outcome, history = ended.outcome, ended.history
     # A charged retry does not reset the count of free retries: a streak gets ``free_retries_max``
     # (19) of them once, and every later retry of the streak is charged.

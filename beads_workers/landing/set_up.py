@@ -220,15 +220,15 @@ def watch(worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> Watch | 
 
 
 def _call(name: str, *arguments: object) -> int:
-    import ctypes  # Without a set-up nothing is watched.
+    import ctypes  # Imported here: only a set-up, which is watched, needs it.
 
     found: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
     return found(*arguments)
 
 
 def _expanded(word: str, environment: Mapping[str, str]) -> str | None:
-    """Return the path that a word of a shell's line names, up to a pattern; "" for no path, None if
-    only the shell knows."""
+    """Return the path that a word of a shell's line names, only the part before a pattern; "" for
+    no path, None if only the shell knows."""
     if word.startswith("~/"):
         word = f"$HOME{word[1:]}"
     known = re.sub(r"\$\{?(\w+)\}?", lambda found: environment.get(found[1], "$"), word)

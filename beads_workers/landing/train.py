@@ -1,8 +1,8 @@
 """Trains: finished branches merged one upon the other in git's object database, without a checkout.
 
-The merges made here are scratch: commits that no branch has. The commits that land are written once
-the gate has passed, because they say so (``Verified:``). Their trees are the gated ones. Source:
-docs/LANDING.md, "What lands".
+The merges made here are scratch: commits that no branch has. The commits that land are written only
+after the gate has passed, because they say so (``Verified:``). Their trees are the gated ones.
+Source: docs/LANDING.md, "What lands".
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ COMMITS_MAX = 200
 """Number of a branch's commits, the newest, that are read for the message."""
 SAME_SECONDS = 0.2
 MERGE = ("-c", "merge.directoryRenames=true", "-c", "merge.renormalize=false")
-"""Options of merges. A file added to a folder that the other side renamed moves along, as ``git
-merge`` offers it. Nothing is renormalized: that would run the filters of a checkout."""
+"""Options of merges. If one side renames a folder, a file that the other side adds there moves
+along; ``git merge`` would only propose that. Nothing is renormalized: that would run the filters
+of a checkout."""
 
 
 class CannotSign(GitError):
@@ -132,7 +133,7 @@ class Objects:
     """Pairs of a commit and one of its ancestors, which never change."""
 
     def call(self, *arguments: str, stdin: str = "", author: Sequence[str] = ()) -> GitCall:
-        """Call git beside any checkout; raises ``GitNoAnswer``."""
+        """Call git without a checkout; raises ``GitNoAnswer``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         places = {
             "GIT_DIR": self.common,
@@ -145,7 +146,7 @@ class Objects:
         return call(str(self.folder), *arguments, stdin=stdin, places=places, seconds=GIT_SECONDS)
 
     def git(self, *arguments: str, stdin: str = "", author: Sequence[str] = ()) -> str:
-        """Return the output of git, without the end of its last line. Raises ``GitError``."""
+        """Return the output of git, without the newline at its end. Raises ``GitError``."""
         done = self.call(*arguments, stdin=stdin, author=author)
         if done.status != 0:
             raise failure(arguments, done)
@@ -375,7 +376,7 @@ class Builder:
     def rewrite(self, base: str, head: str, landed: Sequence[str]) -> str:
         """Write new commits for the work of ``head`` beyond ``base``, as many as the style lands,
         and return the last. ``landed``: the commits as which it landed, the oldest first. The new
-        ones keep their messages, without our trailers, and their authors. Raises ``GitError``."""
+        ones keep the authors and, without our trailers, the messages. Raises ``GitError``."""
         if self.style == "merge":
             return self._copied_branch(base, head)
         if len(landed) > 1 and (made := self._picked_anew(base, landed)):
@@ -493,7 +494,7 @@ class Builder:
         return self._branches[commit]
 
     def _read(self, *asked: str) -> dict[tuple[str, str], _About]:
-        """Read commits, by the names of the commit and of its parents."""
+        """Return commits; the key of each is its own name and those of its parents."""
         form = log_format("%H", "%P", "%an", "%ae", "%ad", "%s", "%b")
         return {
             (commit, parents): ((name or mail or "unknown", mail or "unknown", date), subject, text)
@@ -503,7 +504,7 @@ class Builder:
         }
 
     def _without_tracker(self, tree: str, commit: str) -> str:
-        """Return a commit behind this one that has the tracker's files as ``tree`` has them."""
+        """Return a new commit on top of this one, with the tracker's files as ``tree`` has them."""
         kept = self._kept_tree(tree, commit)
         return commit if kept == self.objects.tree(commit) else self.objects.commit(kept, (commit,))
 

@@ -20,11 +20,13 @@ from beads_workers.integrations.hero.store import FETCH_MAX, Fetched, JobEnd, Jo
 
 
 WALK_MAX = 1_000
-"""Most jobs that are looked at for a cycle: no real job waits for more."""
+"""Maximum number of jobs that are looked at to find a cycle of dependencies: no real job waits for
+more."""
 
 
 NAMED_MAX = 10_000
-"""Most named jobs that ``Dependents`` remembers; beyond that all jobs are read anew."""
+"""Maximum number of named jobs that ``Dependents`` remembers; beyond that all jobs are read
+anew."""
 
 
 @dataclass(slots=True)
@@ -250,14 +252,14 @@ def _named_in(fields: dict[bytes, bytes], names: Sequence[str]) -> list[str]:
 # --- maintenance ---------------------------------------------------------------------------------
 # Continuous work for a queue: fetching, the lease, stop requests, dead runs.
 #
-# One thread does it, round after round; ``source`` does the fleet's own turns. Times are monotonic
-# seconds. Source: docs/HERO.md, "The data in the Redis".
+# One thread does it, round after round. What the fleet asks for itself is in ``source``. Times are
+# monotonic seconds. Source: docs/HERO.md, "The data in the Redis".
 
 
 STOPS_SECONDS = 0.25
 """Interval at which stop requests are read."""
 WAITS_SECONDS = 1.0
-"""Interval at which jobs are looked up that others here wait for and another fleet runs."""
+"""Interval at which we look up jobs of other fleets for which jobs here wait."""
 UNKNOWN_SECONDS_MAX = 10.0
 """Longest delay until a stop request for a job that is not here is looked at again."""
 MISSING_SECONDS = 60.0
@@ -395,7 +397,8 @@ class Maintenance:
             self._tell(Withdrawn(tuple(IssueId(kept.job.id) for kept in out), why))
 
     def _look_after_others(self, now: float) -> None:
-        """Requeue the jobs of dead runs: those whose lease has been over for another lease."""
+        """Requeue the jobs of dead runs: those whose lease expired at least one more lease
+        ago."""
         self._others_at = now + self._lease / 3
         for run, dead in self._runs.others().items():
             if not dead:
@@ -441,7 +444,8 @@ class Maintenance:
         return min(max(0.0, due - self._clock()), self._patience_seconds)
 
     def _make_room(self) -> None:
-        """Put surplus jobs behind: the jobs that they wait for may lie behind them in the queue."""
+        """Move surplus jobs to the back of the queue: the jobs that they wait for may be behind
+        them."""
         with self._holding.lock:
             surplus = self._buffer.surplus(FETCH_MAX)
             # Removed before Redis is asked: jobs left in our list after a lost answer are fetched
