@@ -45,12 +45,13 @@ class Totals:
         """Number of tokens of all processes of the session."""
         return _tokens(self.reported) + sum(map(_tokens, self.unreported))
 
-    def plus(self, more: Iterable[Usage], *, begun: bool) -> Totals:
-        """Return these with more usage of a killed process; ``begun``: its first part is the last
-        of ``unreported``."""
+    def plus(self, more: Iterable[Usage], prices: Prices, *, begun: bool) -> Totals:
+        """Return these with more usage of a killed process; ``prices``: those by which it is
+        counted; ``begun``: its first part is the last of ``unreported``."""
+        priced = (_priced(usage, prices) for usage in more)
         before = self.unreported[-1] if begun and self.unreported else {}
         earlier = self.unreported[:-1] if before else self.unreported
-        return replace(self, unreported=_at_most((*earlier, _sum([*before.values(), *more]))))
+        return replace(self, unreported=_at_most((*earlier, _sum([*before.values(), *priced]))))
 
     def to_object(self) -> dict[str, Any]:
         """Return a JSON object; each usage is ``[input, output, cached_read, cached_write,

@@ -102,6 +102,8 @@ class WorkingAgent:
             lambda: self._around.must_end() or run.overage is not None,
         )
         self._last = run.end()
+        if run.tally.result is None and (ended.status < 0 or ended.ended_by is not EndedBy.NOBODY):
+            self._around.usage.was_cut = True
         self.tally, self.session = run.tally, run.tally.session
         if (limit := run.overage) is not None:
             why = "its limit is used up, and what is beyond it is paid for"

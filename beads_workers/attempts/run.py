@@ -383,6 +383,7 @@ class AgentAttempt:
             message=verdict.text[-limits.LESSON_CHARS_MAX :],
             lesson=lesson[: limits.LESSON_CHARS_MAX],
             flags=(*self._flags, *self._questions(verdict)),
+            was_cut=self._around.usage.was_cut,
         )
 
     def _questions(self, verdict: Verdict) -> list[str]:

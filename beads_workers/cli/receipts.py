@@ -50,7 +50,7 @@ def _in_run(directory: RunDirectory, run_id: str, issue_id: str) -> Iterator[Rec
             case Finished(issue_id=found) as finished if found == issue_id:
                 receipt = finished.receipt
                 outcome, error = finished.outcome, finished.error
-            case UsageFound(issue_id=found) as finished if found == issue_id:
+            case UsageFound(issue_id=found, whole=False) as finished if found == issue_id:
                 receipt, outcome, error = finished.receipt, "", ""
             case _:
                 continue

@@ -77,10 +77,10 @@ class AgentBoard:
             case rec.AccountOpened(account, agent, model):
                 self.closed.pop((account, model), None)
                 self.agents[agent] = None
-            case rec.UsageFound(issue_id, _, request_id, receipt):
+            case rec.UsageFound(issue_id, _, request_id, receipt, whole):
                 if receipt is not None and receipt.agent:
                     self.agents.setdefault(receipt.agent, None)
-                self.ledger.found(issue_id, request_id, receipt)
+                self.ledger.found(issue_id, request_id, receipt, whole=whole)
             case _:
                 pass
 

@@ -263,7 +263,7 @@ class AgentWork:
 
     def found(self, usage: UsageFound) -> None:
         """Count the usage that was found of an attempt that ended without a receipt."""
-        self.ledger.found(usage.issue_id, usage.request_id, usage.receipt)
+        self.ledger.found(usage.issue_id, usage.request_id, usage.receipt, whole=usage.whole)
 
     def _spent(self, issue: Issue, receipt: receipts.Receipt | None) -> str:
         """Return the issue's budget if it is spent, else ""."""

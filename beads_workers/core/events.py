@@ -107,12 +107,13 @@ class OwnerGone:
 @value
 class UsageRead:
     """The usage of an agent's attempt that could not report it: of an attempt of this run, after
-    ``ReadUsage``, or of a crashed run."""
+    ``ReadUsage``, or of a crashed run. ``whole``: as in ``journal.UsageFound``."""
 
     issue_id: IssueId
     attempt: int
     request_id: str
     receipt: Receipt
+    whole: bool = False
 
 
 @value

@@ -18,7 +18,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
-from beads_workers.core.money import CUT
+from beads_workers.core.money import is_cut
 from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.snapshot import Board, worker_order
 from beads_workers.core.source import Action
@@ -100,8 +100,10 @@ class Attempt:
     was_cut: bool = False
 
     def with_usage(self, found: Receipt | None) -> Attempt:
-        """Return the attempt with the usage that was found of it, if there is any."""
-        return self if found is None else replace(self, receipt=found, was_cut=True)
+        """Return the attempt with the usage that was found of it, if it reported none itself."""
+        if found is None or self.receipt is not None:
+            return self
+        return replace(self, receipt=found, was_cut=is_cut(found, ""))
 
 
 @value
@@ -363,7 +365,8 @@ class _WholeRun(Board):
 
     def _came_through(self, record: rec.Record, change: Transition, now: float) -> None:
         if isinstance(record, rec.UsageFound) and record.receipt is not None:
-            self.found[record.request_id] = record.receipt
+            receipt = record.receipt if record.whole else replace(record.receipt, was_cut=True)
+            self.found[record.request_id] = receipt
         issue_id = change.issue.issue_id
         issue = self.histories.get(issue_id)
         if issue is None:
@@ -449,7 +452,7 @@ class _WholeRun(Board):
             delay_seconds=end.delay_seconds,
             receipt=end.receipt,
             last_progress=end.reached,
-            was_cut=end.outcome in CUT and bool(end.receipt and end.receipt.usage),
+            was_cut=end.receipt is not None and is_cut(end.receipt, end.outcome),
         )
 
     def close(self, *, alive: bool, now: float | None, settled: bool) -> History | None:

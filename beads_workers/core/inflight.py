@@ -17,7 +17,7 @@ from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
 from beads_workers.core.issues import Issue
-from beads_workers.core.landing import LAND_ASK
+from beads_workers.core.landing import LAND_ASK, awaits_approval
 from beads_workers.core.model import Arguments, Call, IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.policy import (
     AskPerson,
@@ -350,7 +350,7 @@ class Tasks:
         has_work = outcome.receipt is not None and bool(outcome.receipt.head)
         lands = self._lands and has_work and not issue.handed_over
         spread = 0.0 if outcome.kind is OutcomeKind.SUCCESS else jitter(started.request_id)
-        awaits = lands and (self._approves or LAND_ASK in job.labels)
+        awaits = lands and awaits_approval(job.labels, approves=self._approves)
         ended = Ended(outcome, history, spread, lands, awaits, struck or unprepared)
         verdict = fate(self._policy, ended)
         by_agent = in_flight.candidate is not NOBODY

@@ -571,12 +571,17 @@ class AccountOpened(Record):
 
 @value
 class UsageFound(Record):
-    """The usage of an attempt whose worker died before it could report: its ``receipt``."""
+    """The usage of an attempt whose worker died before it could report: its ``receipt``.
+
+    ``whole``: the receipt of a finished attempt, which reported it to the result spool because its
+    orchestrator was gone.
+    """
 
     issue_id: str
     attempt: int
     request_id: str
     receipt: Receipt | None = None
+    whole: bool = False
 
 
 @value

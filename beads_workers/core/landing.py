@@ -23,6 +23,14 @@ LAND_ASK = "land:ask"
 """Label of an issue whose branch lands only once a person has approved it."""
 
 
+def awaits_approval(labels: Iterable[str], *, approves: bool) -> bool:
+    """Return whether a person has to approve the branch of an issue with these labels.
+
+    ``approves``: of the run in which its attempt ended, as in ``FleetSettings.approve``.
+    """
+    return approves or LAND_ASK in labels
+
+
 @value
 class LanderSettings:
     """``verify``: the gate, a ``sh -c`` line; None: every branch that merges lands; ``sight``: see

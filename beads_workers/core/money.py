@@ -16,6 +16,12 @@ CUT = ("timeout", "lost", "cancelled")
 """Outcomes of attempts whose agent was ended in the middle of an answer, if it was at work."""
 
 
+def is_cut(receipt: Receipt, outcome: str) -> bool:
+    """Return whether the usage may lack an answer, because the agent was ended while it worked."""
+    is_begun = bool(receipt.usage or receipt.session)
+    return is_begun and (receipt.was_cut or outcome in CUT)
+
+
 @dataclass(slots=True)
 class Spend:
     """``unpriced``: tokens for which no price is known. ``cut``: attempts whose agent was killed:
@@ -64,30 +70,34 @@ class Ledger:
         """Count the end of an attempt; ``outcome``: a value of ``model.OutcomeKind``."""
         used = self.running.pop(issue_id, None)
         if receipt is not None:
-            self._add(issue_id, receipt, was_cut=outcome in CUT)
+            self._add(issue_id, receipt, was_cut=is_cut(receipt, outcome))
         elif used is not None:
             before = self.unreported.get(issue_id, UnderWay())
             tokens, money = before.tokens + used.tokens, before.money + used.money
             self.unreported[issue_id] = UnderWay(tokens, money)
 
-    def found(self, issue_id: str, request_id: str, receipt: Receipt | None) -> None:
+    def found(
+        self, issue_id: str, request_id: str, receipt: Receipt | None, *, whole: bool = False
+    ) -> None:
         """Count the usage that was found of an attempt that did not report it.
-        It belongs to the run of the attempt, and if that was in this night, to the night."""
+        It belongs to the run of the attempt, and if that was in this night, to the night.
+        ``whole``: nothing is missing in it, because its agent came to its end."""
         run_id = run_of(request_id)
+        outcome = "" if whole else "lost"
         if receipt is None:
             self.unreported.pop(issue_id, None)
         elif not self._run_id or run_id == self._run_id:
             self.unreported.pop(issue_id, None)
-            self._add(issue_id, receipt, was_cut=True)
+            self._add(issue_id, receipt, was_cut=is_cut(receipt, outcome))
         elif self._night.first and run_id >= self._night.first:
-            self.found_earlier.add(receipt, was_cut=True)
+            self.found_earlier.add(receipt, was_cut=is_cut(receipt, outcome))
 
     def resumed(self, total: Spend, found_earlier: Spend) -> None:
         """Take over the sums of a journal whose beginning is gone."""
         self.total, self.found_earlier = replace(total), replace(found_earlier)
 
     def _add(self, issue_id: str, receipt: Receipt, *, was_cut: bool = False) -> None:
-        if not (receipt.usage or receipt.money):
+        if not (receipt.usage or receipt.money or was_cut):
             return
         named = (
             (self.by_issue, issue_id),

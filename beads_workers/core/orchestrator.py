@@ -276,7 +276,9 @@ class Orchestrator:
             self._effects.note("warning", f"{text}: {settled.error}" if settled.error else text)
 
     def _usage_read(self, event: ev.UsageRead) -> None:
-        found = UsageFound(event.issue_id, event.attempt, event.request_id, event.receipt)
+        found = UsageFound(
+            event.issue_id, event.attempt, event.request_id, event.receipt, event.whole
+        )
         if self._effects.issues.is_counted(event.issue_id, event.request_id):
             return  # A start that was broken off has found it before.
         self._effects.write(found)

@@ -113,7 +113,8 @@ class Receipt:
     ``message``: its last words. ``lesson``: what the next attempt should know: the tail of verify's
     output, a reviewer's remarks. ``question``: what it asks a person, with the choices.
     ``flags``: what a person should look at in the morning. ``instead_of``: whose last attempt it
-    is (``Candidate``).
+    is (``Candidate``). ``was_cut``: an agent's process was ended before its result, so the usage
+    may lack the answer that it was writing.
     """
 
     verdict: str = ""
@@ -145,6 +146,7 @@ class Receipt:
     question: str = ""
     flags: tuple[str, ...] = ()
     instead_of: str = ""
+    was_cut: bool = False
 
     @property
     def tokens(self) -> Tokens:
@@ -298,6 +300,7 @@ _READERS: dict[str, Any] = {
     "until": _positive,
     "verified": _flag,
     "independent": _flag,
+    "was_cut": _flag,
     "rounds": _count,
     "unpriced": _count,
 }

@@ -11,7 +11,7 @@ from beads_workers.core import limits
 from beads_workers.core.framing import Line, LineReader, ProtocolError
 from beads_workers.core.issues import OUT, Issue, Issues, RunningAttempt, Standing
 from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Resumed, Unsettled
-from beads_workers.core.landing import LAND_ASK, shelve_note
+from beads_workers.core.landing import awaits_approval, shelve_note
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, Outcome, OutcomeKind, kept, note_of
 from beads_workers.core.receipts import close_reason, read_receipt
 from beads_workers.core.snapshot import Board
@@ -516,7 +516,6 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
     receipt = read_receipt(done.receipt)
     lands = left.lands and receipt is not None and bool(receipt.head)
     claimed = left.issues.known[started.issue_id].claimed
-    asks = left.approves or (claimed is not None and LAND_ASK in claimed.labels)
     finished = Finished(
         started.issue_id,
         started.worker_id,
@@ -530,7 +529,7 @@ def _end(left: RecoveryState, begun: RunningAttempt, done: Done) -> Entry:
         result_file=done.result_file,
         receipt=receipt,
         agent=started.agent,
-        awaits=lands and asks,
+        awaits=lands and awaits_approval(claimed.labels if claimed else (), approves=left.approves),
     )
     # As its worker measured it; the worker may report any value.
     seconds = min(milliseconds / 1000, MEASURED_SECONDS_MAX)

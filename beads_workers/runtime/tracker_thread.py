@@ -13,7 +13,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -390,6 +390,8 @@ class Recovery:
         journal yet: usage of their agents, and branches that are to land."""
         self._unconcluded: list[str] = []
         """Runs of ``_unrecorded`` that are settled, except that our journal was not on disk."""
+        self._ends: dict[str, Sequence[Entry]] = {}
+        """Ends of attempts, by run, that its journal lacks."""
         self._directory = directory
         self._source = source
         self._unsettled = unsettled
@@ -409,6 +411,7 @@ class Recovery:
             self._wait_until_gone(left)
             living = self._still_held(left)
             ends = self._replay_results(left)
+            self._tell_usage(left, ends.values())
             # After that: a worker that left a result has reported the usage in it.
             unread = left.unread
             self._find_usage(left, [each for each in unread if each.issue_id not in living])
@@ -471,7 +474,7 @@ class Recovery:
         is on disk. Called in the tracker thread."""
         settled, self._unconcluded = self._unconcluded, []
         for run_id in settled:
-            self._directory.mark_settled(run_id)
+            self._mark_settled(run_id)
         self._unrecorded.clear()
 
     def _settled(self, run_id: str) -> None:
@@ -479,7 +482,13 @@ class Recovery:
         if run_id in self._unrecorded:
             self._unconcluded.append(run_id)
         else:
-            self._directory.mark_settled(run_id)
+            self._mark_settled(run_id)
+
+    def _mark_settled(self, run_id: str) -> None:
+        # Only now: for the next start, an attempt that its journal knows to be over has been told
+        # of by ours, branch and all.
+        self._tell_its_journal(run_id, self._ends.pop(run_id, ()))
+        self._directory.mark_settled(run_id)
 
     def _find_usage(self, left: RecoveryState, ended: Sequence[Started | Finished]) -> None:
         if self._abandoned.is_set():
@@ -489,6 +498,15 @@ class Recovery:
             if found is not None:
                 self._unrecorded.add(left.run_id)
                 self._post(found)
+
+    def _tell_usage(self, left: RecoveryState, ends: Iterable[Entry]) -> None:
+        """Report the usage in these spooled results, which count for no run until now."""
+        for entry in ends:
+            end = entry.record
+            if isinstance(end, Finished) and end.receipt is not None and end.receipt.usage:
+                self._unrecorded.add(left.run_id)
+                ids = IssueId(end.issue_id), end.attempt, end.request_id
+                self._post(ev.UsageRead(*ids, end.receipt, whole=True))
 
     def _replay_results(self, left: RecoveryState) -> dict[str, Entry]:
         """Return the last results of the run's workers, by issue; ``left`` includes them from now
@@ -518,8 +536,7 @@ class Recovery:
                 self._abandoned.wait(delay)
                 continue
             whole = all(s.result is not Result.FAILED for s in settled)
-            if whole:
-                self._tell_its_journal(left.run_id, ends)
+            self._ends[left.run_id] = ends
             if kept:
                 # A person may change the other issues from now on: they are not written twice.
                 left.settled_elsewhere([i for i in left.issues.known if i not in kept])

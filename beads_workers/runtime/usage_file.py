@@ -41,10 +41,14 @@ nothing."""
 
 
 class UsageFile:
-    """Usage file of one attempt, appended to. A full disk loses the usage, not the work."""
+    """Usage file of one attempt, appended to. A full disk loses the usage, not the work.
+
+    ``was_cut``: a run was ended before its result, so its last answer may be missing.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.was_cut = False
         self._runs: list[tuple[Tally, Prices]] = []
         try:
             Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -206,7 +210,7 @@ def _unreported(
     if "beside" not in session_file and totals.tokens:
         return []  # Nobody knows at which byte this run's part begins.
     if adapter.usage_kept:
-        return _kept(adapter, fields, session_file, totals, heard)
+        return _kept(adapter, fields, session_file, totals, heard, prices)
     if not adapter.usage_grows:
         return []
     parser = adapter.parser(fields.get("model", ""), totals)
@@ -223,6 +227,7 @@ def _kept(
     session_file: dict[str, Any],
     totals: Totals,
     heard: Tally,
+    prices: Prices,
 ) -> list[Increment]:
     """Return what the session's file has of the process's answers beyond what was ``heard`` of
     them."""
@@ -236,7 +241,7 @@ def _kept(
     more = [each.minus(known.get(model, Increment())) for model, each in whole.usage.items()]
     more = [each for each in more if each.tokens]
     if more:
-        fields["totals"] = totals.plus(more, begun=bool(known)).to_object()
+        fields["totals"] = totals.plus(more, prices, begun=bool(known)).to_object()
     return more
 
 

@@ -362,7 +362,7 @@ def money_of(history: History) -> Money | None:
     in_vain = _InVain(history)
     for attempt in history.attempts:
         receipt = attempt.receipt
-        if receipt is None or not (receipt.usage or receipt.money):
+        if receipt is None or not (receipt.usage or receipt.money or attempt.was_cut):
             continue
         named = [
             (found.by_issue, attempt.issue_id),

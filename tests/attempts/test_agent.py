@@ -70,6 +70,23 @@ def test_work_that_would_be_paid_for_counts_as_limited_unless_it_may_be(
     assert (verdict.until == 1_800_000_000) is not pays
 
 
+@pytest.mark.parametrize(
+    ("ends", "was_cut"),
+    [("kill -9 $$", True), (f"echo '{json.dumps(RESULT)}'; kill -9 $$", False), ("exit 1", False)],
+)
+def test_an_agent_that_is_killed_before_its_result_may_lack_its_last_answer(
+    tmp_path: Path, ends: str, was_cut: bool
+) -> None:
+    program = tmp_path / "mine"
+    program.write_text(f"#!/bin/sh\ncat >/dev/null\n{ends}\n")
+    program.chmod(0o755)
+    with (tmp_path / "log").open("wb") as log:
+        around = context(tmp_path, log)
+        spec = AgentSpec("claude", "claude", program=str(program))
+        WorkingAgent(spec, around).work("do it", resume=False, money=None)
+    assert around.usage.was_cut is was_cut
+
+
 def test_a_program_that_the_user_names_is_the_one_that_is_run(tmp_path: Path) -> None:
     program = tmp_path / "my-claude"
     program.write_text(f"#!/bin/sh\necho '{json.dumps(RESULT)}'\n")

@@ -122,6 +122,17 @@ def test_what_a_crashed_run_had_used_is_in_the_nights_ledger_and_in_its_issue() 
     assert entry is not None and (entry.money, entry.charged) == (3.0, 1)
 
 
+def test_the_usage_in_a_spooled_result_is_in_the_nights_ledger_and_lacks_nothing() -> None:
+    play = play_of_agents(recovering=True, night=NightSoFar("run-0", 1, money=1.0, tokens=500))
+    whole = ev.UsageRead(IssueId("a"), 1, "run-0.2", FOUND, whole=True)
+    play.do(whole)
+    known = Checkpointed("a", claimed_by="x", money=2.0, tokens=1000, counted="run-0.2")
+    play.do(ev.RecoveryEnded((), late_entries=(known,)), whole)
+    assert play.board.agents.ledger.spent_in_night() == UnderWay(1500, 3.0, 0)
+    entry = play.board.issues.known["a"].retry_entry
+    assert entry is not None and entry.money == 2.0
+
+
 def test_what_a_run_of_an_earlier_night_had_used_is_not_in_this_nights_ledger() -> None:
     play = play_of_agents(recovering=True, night=NightSoFar("run-0b", 1, money=1.0))
     play.do(read("run-0a.1"))

@@ -12,6 +12,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.history import FAILURES, Fate, History, fold
 from beads_workers.core.landing import Add
 from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.ui.findings import money_of
 from tests.support import landings
 from tests.support.journals import BEGAN_AT, Script, agents_night, night, of, started
 
@@ -215,6 +216,28 @@ def test_what_a_killed_worker_had_used_is_found_later() -> None:
     (again,) = account(script).of_issue("d")
     assert again.receipt is not None
     assert again.receipt.tokens.total == 7
+
+
+def test_a_killed_agent_is_counted_as_cut_also_if_no_usage_of_it_is_known() -> None:
+    script = begun()
+    killed = Receipt("unfinished", agent="claude", session="s", was_cut=True)
+    script.attempt("W1", "x", 1.0, 2.0, "error", "requeue", agent="claude", receipt=killed)
+    script.attempt("W1", "y", 3.0, None, agent="claude")
+    (last,) = account(script).of_issue("y")
+    script.add(9.0, rec.UsageFound("y", 1, last.request_id, Receipt(agent="claude", session="t")))
+    history = account(script)
+    assert [a.was_cut for a in history.attempts] == [True, True]
+    spent = money_of(history)
+    assert spent is not None and spent.total.cut == 2
+
+
+def test_what_an_attempt_reported_itself_stays_its_usage() -> None:
+    script = agents_night()
+    first, *_ = account(script).of_issue("a")
+    spooled = rec.UsageFound("a", 1, first.request_id, Receipt(agent="claude"), whole=True)
+    script.add(12.0, spooled)
+    again, *_ = account(script).of_issue("a")
+    assert (again.receipt, again.was_cut) == (first.receipt, False)
 
 
 # --- landing --------------------------------------------------------------------------------------

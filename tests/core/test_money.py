@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from beads_workers.core.budget import Budget, read_budget
 from beads_workers.core.model import IssueId
 from beads_workers.core.money import Ledger, UnderWay
+from beads_workers.core.night import NightSoFar
 from beads_workers.core.receipts import Receipt, Tokens
 
 ONE = Receipt("done", agent="claude", usage={"opus": Tokens(100, 10)}, money=0.5)
@@ -55,6 +56,33 @@ def test_an_attempt_without_a_receipt_costs_what_its_progress_said_until_it_is_f
     assert ledger.spent() == UnderWay(110, 0.5, cut=1)
     ledger.ended("b", None)
     assert ledger.spent() == UnderWay(110, 0.5, cut=1)
+
+
+@pytest.mark.parametrize(
+    ("receipt", "outcome", "cut"),
+    [
+        (Receipt("unfinished", session="s", was_cut=True), "error", 1),
+        (Receipt("unfinished", session="s"), "lost", 1),
+        (Receipt("unfinished", session="s"), "error", 0),
+        (Receipt("unfinished"), "lost", 0),
+        (ONE, "timeout", 1),
+        (ONE, "success", 0),
+    ],
+)
+def test_an_agent_that_was_ended_at_work_is_counted_also_if_it_had_used_nothing_yet(
+    receipt: Receipt, outcome: str, cut: int
+) -> None:
+    ledger = Ledger()
+    ledger.ended("a", receipt, outcome)
+    assert ledger.spent().cut == cut
+
+
+def test_an_agent_that_was_killed_in_an_earlier_run_is_counted_as_here() -> None:
+    ledger = Ledger("run-2", NightSoFar("run-1", 1))
+    ledger.found("a", "run-1.1", Receipt("unfinished", session="s"))
+    ledger.found("a", "run-1.2", Receipt("unfinished"))
+    ledger.found("a", "run-1.3", ONE, whole=True)
+    assert ledger.spent_in_night() == UnderWay(110, 0.5, cut=1)
 
 
 @pytest.mark.parametrize(

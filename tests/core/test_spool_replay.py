@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
@@ -69,6 +71,24 @@ def test_a_word_on_another_issue_or_another_attempt_changes_nothing() -> None:
     over = recovery_state(entries(STARTED, rec.Started("a", "W1", 1, "r.a")))
     over.settled_elsewhere("a")
     assert replay(over, WORDS) == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "approves", "awaits"),
+    [((), False, False), (("land:ask",), False, True), ((), True, True)],
+)
+def test_a_branch_that_nobody_heard_of_awaits_approval_as_if_it_had_been_heard(
+    labels: tuple[str, ...], approves: bool, awaits: bool
+) -> None:
+    began = replace(STARTED, lands=True, approves=approves)
+    claimed = rec.Claimed("a", "a", labels=labels)
+    left = recovery_state(entries(began, claimed, rec.Started("a", "W1", 1, "r.a", agent="claude")))
+    receipt = {"verdict": "done", "head": "c1", "branch": "bw/a/1"}
+    finished = replay(left, {"r.a": replace(DONE, receipt=receipt)})["a"].record
+    assert isinstance(finished, rec.Finished)
+    assert (finished.verdict, finished.awaits) == ("land", awaits)
+    (entry,) = left.checkpoint()
+    assert entry.landing is not None and entry.landing.awaits is awaits
 
 
 def test_only_what_a_function_returned_is_kept_where_it_is_a_note_alone() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.night import compressed, cost, learning, money, truth
+from tests.night import compressed, cost, learning, money, truth, whole
 from tests.night.figures import Row, as_object, table
 from tests.night.ground import say
 
@@ -27,6 +27,7 @@ PROOFS: dict[str, Proof] = {
     "learning": learning.prove,
     "money": money.prove,
     "cost": cost.prove,
+    "whole": whole.prove,
 }
 
 

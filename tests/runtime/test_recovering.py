@@ -16,7 +16,7 @@ from beads_workers.agents.totals import Totals
 from beads_workers.core import journal as rec
 from beads_workers.core.events import RecoveryFailed, UsageRead
 from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import RecoveryState
+from beads_workers.core.recovery import RecoveryState, recovery_state
 from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
 from beads_workers.core.wire import Done
 from beads_workers.executors.files import usage_file
@@ -114,6 +114,26 @@ def test_what_its_workers_have_left_word_of_is_closed_with_what_came_of_it(scene
     assert (added.at, added.elapsed) == (5.007, 2.007), "when its worker was done with it"
 
 
+def test_a_branch_to_land_is_told_again_if_the_start_that_was_told_of_it_dies(scene: Scene) -> None:
+    os.close(scene.alive)
+    journal = scene.directory.run(scene.run_id) / "journal.jsonl"
+    began = rec.RunStarted(scene.run_id, 1, "actor/dead", "memory", "/p", lands=True)
+    working = (began, rec.Claimed("a", "a"), rec.Started("a", "W1", 1, "r.1", agent="claude"))
+    journal.write_bytes(b"".join(rec.encode(rec.Entry(each, 5.0, 2.0)) for each in working))
+    receipt = {"verdict": "done", "head": "c1", "branch": "bw/a/1"}
+    spooled = Done(IssueId("a"), "W1", 7, request_id="r.1", receipt=receipt)
+    spool_result(str(journal.parent), spooled)
+    for _ in range(2):  # The first dies before its own journal has any of it.
+        dead = recovery_state(read_journal(journal))
+        recovery = Recovery(scene.directory, scene.source, [dead], scene.failed)
+        (entry,) = recovery.run().late_entries
+        assert entry.landing is not None and entry.landing.commit == "c1"
+        assert not scene.directory.is_settled(scene.run_id)
+    recovery.conclude()
+    assert scene.directory.is_settled(scene.run_id)
+    assert isinstance(list(read_journal(journal))[-1].record, rec.Finished)
+
+
 def test_its_journal_is_told_only_when_all_is_settled(tmp_path: Path) -> None:
     scene = Scene(tmp_path, Fault(FaultKind.NOT_APPLIED, "recover"))
     os.close(scene.alive)
@@ -154,14 +174,18 @@ def agent_used(scene: Scene, issue_id: str = "a") -> UsageFile:
     return file
 
 
-def test_whose_worker_left_word_of_its_end_has_said_what_it_had_used(scene: Scene) -> None:
+def test_the_usage_in_a_spooled_result_is_told_and_not_what_its_file_says(scene: Scene) -> None:
     os.close(scene.alive)
     agent_used(scene)
     folder = scene.directory.run(scene.run_id)
     spooled = Done(IssueId("a"), "W7", 7, request_id="r.1", receipt=RECEIPT)
     spool_result(str(folder), spooled)
     scene.recovery.run()
-    assert scene.used == []
+    (used,) = scene.used
+    assert (used.request_id, used.receipt.tokens.total, used.whole) == ("r.1", 11, True)
+    assert not scene.directory.is_settled(scene.run_id), "our journal may not have it yet"
+    scene.recovery.conclude()
+    assert scene.directory.is_settled(scene.run_id)
 
 
 def test_a_run_is_settled_only_once_our_journal_has_what_its_agents_had_used(scene: Scene) -> None:

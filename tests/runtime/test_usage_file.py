@@ -297,3 +297,26 @@ def test_the_output_that_a_killed_claude_had_not_told_is_read_from_its_session(
     assert found.usage == {"opus-5": Tokens(3000, 1200)}
     assert found.money == (0.5 if ends else pytest.approx((3000 * 5 + 1200 * 25) / 1e6))
     assert from_object(dict(found.totals)).tokens == 4200
+
+
+def test_dollars_of_output_that_was_read_from_the_session_are_not_paid_again_by_its_total(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "home"))
+    beside = tmp_path / "home" / "projects" / "-work" / f"{SESSION}.jsonl"
+    beside.parent.mkdir(parents=True)
+    beside.write_text(said(0, 500))
+    file = UsageFile(str(tmp_path / "u"))
+    file.begin("claude", "opus", PRICES, adapter="claude")
+    killed = Increments()
+    killed.begin(SESSION)
+    file.session(SESSION, killed.totals())
+    file.session_file(str(beside), 0)
+    file.add(killed.answer("m0", Usage("opus-5", 1000, 1)), killed.totals(prices_of(PRICES)))
+    found = read_usage(tmp_path / "u")
+    assert found is not None and found.money is not None
+    resumed = Increments(from_object(dict(found.totals)))
+    resumed.begin(SESSION)
+    (rest,) = resumed.total([Usage("opus-5", 2000, 600, money=0.025)])
+    assert (rest.input, rest.output) == (1000, 100)
+    assert found.money + (rest.money or 0.0) == pytest.approx(0.025)
