@@ -97,11 +97,13 @@ WORDS: dict[str, str] = {
 
 ADDED: dict[str, tuple[str, ...]] = {
     "Add": ("awaits",),
-    "Checkpointed": ("question", "asked_at", "questions"),
-    "CrashedRun": ("asked",),
+    "Answered": ("commented",),
+    "Checkpointed": ("question", "asked_at", "questions", "answered"),
+    "CrashedRun": ("asked", "answered"),
     "Finished": ("questions", "awaits"),
     "Policy": ("questions_max",),
     "Receipt": ("question",),
+    "RunStarted": ("approves",),
     "RoundTrip": ("listen", "remarks"),
     "RoundTripEnded": ("conversations", "remarks"),
     "AttemptHistory": ("questions",),
