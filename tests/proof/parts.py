@@ -145,7 +145,7 @@ PARTS: Sequence[Part] = (
     *FAULTS,
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
     Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1300.0),
-    Part("night", "issues", 40, NIGHT, 600.0),
+    Part("night", "issues", 40, NIGHT, 800.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
