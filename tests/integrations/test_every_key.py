@@ -23,6 +23,7 @@ priority = [0, 1]
 parent = "bw-1"
 timeout = "5m"
 max_attempts = 5
+questions = 2
 retry_delay = 2.5
 verify = "make test"
 bd_calls = "worker"
@@ -86,6 +87,7 @@ setup_reads = ["schema/*.sql"]
 enabled = true
 on = "main"
 into = "release"
+approve = true
 jobs = 3
 style = "merge"
 after = "git push"
@@ -100,6 +102,8 @@ types = { task = "build" }
 signoff = true
 trailers = "none"
 co_author = "none"
+[night]
+gap = "6h"
 [agents.mine]
 argv = ["mine", "-p"]
 prompt = "Do {id}"
@@ -112,16 +116,17 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     path = write(tmp_path, EVERY_KEY)
     resolved = resolve(Options(), tmp_path, TRUSTED)
     assert resolved.options == Options(
-        8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2.5,
+        8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2, 2.5,
         "make test", "worker", 90.0, "mine", str(tmp_path / "prompts/p.txt"),
-        "other", True, ("clock",), 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok", 60.0,
+        "other", True, ("clock",), 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok",
+        False, 21_600.0, 60.0,
         1800.0, True,
         86_400.0, 10, 7200.0, "07:00:00", "23:00", 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
         True, "never", True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,
         3, ("schema/*.sql",),
-        True, "main", "release", 3, "merge", "git push", ("node --version",), "origin",
+        True, "main", True, "release", 3, "merge", "git push", ("node --version",), "origin",
         "{type}: {title:lower}", 80, (("bug", "fix"), ("feature", "feat"), ("task", "build")), True,
         "none", "none", 1, 600.0, 300.0,
         True,
