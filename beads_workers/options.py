@@ -482,6 +482,7 @@ class Options:
     new_night: bool | None = _flag(
         "Begin another night: a report and a budget of its own.",
         "--new-night",
+        None,
         panel=FLEET,
         in_file=False,
     )

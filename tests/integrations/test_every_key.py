@@ -24,7 +24,6 @@ parent = "bw-1"
 timeout = "5m"
 max_attempts = 5
 questions = 2
-new_night = true
 retry_delay = 2.5
 verify = "make test"
 bd_calls = "worker"
@@ -120,7 +119,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2, 2.5,
         "make test", "worker", 90.0, "mine", str(tmp_path / "prompts/p.txt"),
         "other", True, ("clock",), 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok",
-        True, 21_600.0, 60.0,
+        None, 21_600.0, 60.0,
         1800.0, True,
         86_400.0, 10, 7200.0, "07:00:00", "23:00", 90.0, 0.5,
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
