@@ -63,12 +63,12 @@ BOUNDS = {
     # One table of keys and buttons, of which help and documents are made: 120.
     # Questions, approvals, commands that edit any tracker, hours, escalation, a service unit, the
     # night as one account: 3,400.
-    "code_lines": Bound(69955, slack=300),
+    "code_lines": Bound(69956, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     "functions": Bound(6254, slack=30),
     "classes": Bound(993, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(110894, slack=1000),
+    "test_lines": Bound(110904, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
