@@ -16,9 +16,8 @@ from beads_workers.cli.completion import closed_issues, issues
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.person import in_editor, text_given, valid
 from beads_workers.cli.source_listing import editable, unknown
-from beads_workers.cli.tracker import AFTER_DASHES, DashedArguments, seconds, show
+from beads_workers.cli.tracker import AFTER_DASHES, PRIORITY, DashedArguments, seconds, show
 from beads_workers.cli.tracker_folder import Json, warn
-from beads_workers.core.model import PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
 from beads_workers.core.ready import BLOCKS
 from beads_workers.core.source import IssueEdit
 from beads_workers.core.text import json_line, printable
@@ -71,16 +70,7 @@ def edit(
         str | None, typer.Option("-d", "--description", help="Another long text; - reads stdin.")
     ] = None,
     notes: Annotated[str | None, typer.Option("--notes", help="Other notes.")] = None,
-    priority: Annotated[
-        int | None,
-        typer.Option(
-            "-p",
-            "--priority",
-            min=PRIORITY_MOST_URGENT,
-            max=PRIORITY_LEAST_URGENT,
-            help="0 is the most urgent.",
-        ),
-    ] = None,
+    priority: Annotated[int | None, PRIORITY] = None,
     issue_type: Annotated[
         str | None, typer.Option("-t", "--type", help="task, bug, feature, ...")
     ] = None,

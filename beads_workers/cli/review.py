@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.arguments import Json, StateDir
-from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.client import ControlClient, find_state_directory
 from beads_workers.cli.completion import to_approve, with_branches
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given
 from beads_workers.cli.waiting import Waiting, waiting
+from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import json_line, printable
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 SHOWN = "shown.json"
 """File of the state directory: the commit of each issue that ``diff`` showed last."""
-SHA_CHARS = 12
 LINE_WIDTH = 2000
 
 Issue = Annotated[
@@ -163,7 +163,7 @@ def approve(
         raise CommandError("which issues?", "'approve ISSUE', or 'approve --all'", EXIT_USAGE)
     directory = find_state_directory(state_dir)
     found, shown = waiting(directory), _shown(directory)
-    _needs_fleet(found, [each.partition("@")[0] for each in issues or ["ISSUE"]])
+    client = _fleet(found, issues[0].partition("@")[0] if issues else "ISSUE")
     if everything:
         commits = {
             row["issue_id"]: row["commit"]
@@ -179,8 +179,7 @@ def approve(
         if unseen := [key for key, commit in commits.items() if not commit]:
             hint = f"look at it first: beads-workers diff {unseen[0]}"
             raise CommandError(f"{', '.join(map(printable, unseen))}: not looked at", hint)
-    assert found.client is not None, "asked for above"
-    report(found.client.ask("bw.approve", {"commits": commits}), as_json=as_json)
+    report(client.ask("bw.approve", {"commits": commits}), as_json=as_json)
 
 
 def reject(
@@ -194,19 +193,18 @@ def reject(
 ) -> None:
     """Send a finished branch back to its agent, with what is wrong."""
     directory = find_state_directory(state_dir)
-    found = waiting(directory)
-    _needs_fleet(found, [issue])
+    client = _fleet(waiting(directory), issue)
     typed = " ".join(text) if text else None
     remarks = text_given(typed, f"beads-workers reject {issue}")
-    assert found.client is not None, "asked for above"
-    answer = found.client.ask("bw.reject", {"issue_ids": [issue], "text": remarks})
-    report(answer, as_json=as_json)
+    report(client.ask("bw.reject", {"issue_ids": [issue], "text": remarks}), as_json=as_json)
 
 
-def _needs_fleet(found: Waiting, issues: list[str]) -> None:
+def _fleet(found: Waiting, issue: str) -> ControlClient:
+    """Return the running fleet; raise ``CommandError`` without one."""
     if found.client is None:
-        hint = f"'beads-workers land {issues[0]}' lands it now; or start the fleet again"
+        hint = f"'beads-workers land {issue}' lands it now; or start the fleet again"
         raise CommandError("no fleet is running here", hint, EXIT_NOT_RUNNING)
+    return found.client
 
 
 # --- session -------------------------------------------------------------------------------------

@@ -119,16 +119,13 @@ AFTER_DASHES = "beads_workers.after_dashes"
 """Key in the context of a call: how many arguments followed ``--``."""
 
 
-Priority = Annotated[
-    int,
-    typer.Option(
-        "-p",
-        "--priority",
-        min=PRIORITY_MOST_URGENT,
-        max=PRIORITY_LEAST_URGENT,
-        help="0 is the most urgent.",
-    ),
-]
+PRIORITY = typer.Option(
+    "-p",
+    "--priority",
+    min=PRIORITY_MOST_URGENT,
+    max=PRIORITY_LEAST_URGENT,
+    help="0 is the most urgent.",
+)
 
 
 class DashedArguments(LaidOut):
@@ -161,7 +158,7 @@ def add(
         str, typer.Argument(metavar="TITLE", help="The title of the issue.", show_default=False)
     ],
     command: IssueCommand = None,
-    priority: Priority = PRIORITY_DEFAULT,
+    priority: Annotated[int, PRIORITY] = PRIORITY_DEFAULT,
     description: Annotated[str, typer.Option("-d", "--description", help="The long text.")] = "",
     label: Annotated[
         list[str] | None, typer.Option("-l", "--label", help="May be given several times.")

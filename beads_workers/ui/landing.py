@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beads_workers.core.receipts import INDEPENDENT
+from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS
 from beads_workers.core.text import counted, printable
 
 Fields = Mapping[str, Any]
 
 SHOWN_MAX = 5
-SHA_CHARS = 12
 ERROR_WIDTH = 160
 
 

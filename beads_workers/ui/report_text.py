@@ -10,6 +10,7 @@ from rich.text import Text
 
 from beads_workers.core.history import OUTCOMES, Attempt, Fate, History, IssueHistory
 from beads_workers.core.money import Spend
+from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import at_least, dollars, short_tokens, used
@@ -346,7 +347,7 @@ def _landed(history: History, width: int) -> Iterator[Text]:
     yield from _title("landed")
     for each in found[:LISTED_MAX]:
         head = f"  {printable(each.issue.issue_id, 24)}  "
-        commit = f"{each.landing.commit[: landing.SHA_CHARS]}  "
+        commit = f"{each.landing.commit[:SHA_CHARS]}  "
         tail = branch_text(each)
         room = max(12, width - columns(head) - columns(commit) - columns(tail))
         title = printable(each.issue.title, room)
