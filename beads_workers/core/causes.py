@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from beads_workers.core.text import printable
+
 T = TypeVar("T")
 
 _VARYING = re.compile(
@@ -27,6 +29,9 @@ _VARYING = re.compile(
 """Varying parts of errors of one kind: addresses, paths, identifiers, hashes, numbers."""
 
 
+NO_SUCH_CAUSE = "nothing is quarantined for that cause"
+
+
 def cause_of(error: str, issue_id: str = "") -> str:
     """Return an error without the details of one attempt: equal for errors of one kind.
 
@@ -34,6 +39,7 @@ def cause_of(error: str, issue_id: str = "") -> str:
     """
     if issue_id:
         error = error.replace(issue_id, "#")
+    error = _line(error)
     while (found := " ".join(_VARYING.sub("#", error).split())) != error:
         error = found
     return error
@@ -42,13 +48,18 @@ def cause_of(error: str, issue_id: str = "") -> str:
 def is_of(cause: str, error: str, issue_id: str = "") -> bool:
     """Return whether an error is of a cause that a person names.
 
-    ``cause``: a part of the error, as it stands or with ``#`` as lists show it; in any case.
+    ``cause``: a part of the error, in any case; with ``#`` for what varies, as lists show it.
     """
-    wanted = cause_of(cause).casefold()
-    if cause.strip().casefold() in error.casefold():
-        return True
-    # A mere number is no name: it would be a part of every cause with one.
-    return bool(wanted.strip("# ")) and wanted in cause_of(error, issue_id).casefold()
+    named = _line(cause).casefold()
+    if named in _line(error).casefold():
+        return bool(named)
+    # "#" alone is no name: it would be a part of nearly every cause.
+    return bool(named.strip("# ")) and named in cause_of(error, issue_id).casefold()
+
+
+def _line(text: str) -> str:
+    """Return a text as one line, as lists show it: people paste what they see."""
+    return printable(" ".join(text.split()))
 
 
 def folded(
