@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
@@ -21,35 +20,10 @@ from beads_workers.core.causes import folded
 from beads_workers.core.facts import IssueFacts
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, value
 from beads_workers.core.source import Seen
+from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui.reasons import Cause, Picture, Reason, blockers, epoch
 from beads_workers.ui.why import OF_THE_FLEET, explain
-
-
-class State(Enum):
-    """States of issues, in the order of their groups: the first two wait for a person."""
-
-    NEEDS_YOU = "needs_you"
-    QUARANTINED = "quarantined"
-    RUNNING = "running"
-    LANDING = "landing"
-    RETRYING = "retrying"
-    READY = "ready"
-    BLOCKED = "blocked"
-    LEFT_ALONE = "left_alone"
-    CLOSED = "closed"
-
-
-TITLES = {
-    State.NEEDS_YOU: "needs you",
-    State.QUARANTINED: "quarantined",
-    State.RUNNING: "in progress",
-    State.LANDING: "done, and on the way in",
-    State.RETRYING: "waiting for a retry",
-    State.READY: "ready",
-    State.BLOCKED: "blocked",
-    State.LEFT_ALONE: "left alone",
-    State.CLOSED: "closed",
-}
+from beads_workers.ui.words import ORDER_NAMES, STATE_TITLES, State, clock, duration
 
 _STATES = {
     Cause.ASKED: State.NEEDS_YOU,
@@ -131,12 +105,13 @@ class Backlog:
 
 Order = Callable[[Row], Any]
 
-ORDERS: Mapping[str, Order] = {
-    "priority": lambda row: row.priority,
-    "time": lambda row: row.at if row.at is not None else float("inf"),
-    "id": lambda row: row.issue_id,
-    "title": lambda row: row.title.casefold(),
-}
+_ORDERS: tuple[Order, ...] = (
+    lambda row: row.priority,
+    lambda row: row.at if row.at is not None else float("inf"),
+    lambda row: row.issue_id,
+    lambda row: row.title.casefold(),
+)
+ORDERS: Mapping[str, Order] = dict(zip(ORDER_NAMES, _ORDERS, strict=True))
 """Orders of the issues of a group, by name; the first one is the usual one."""
 
 
@@ -157,7 +132,9 @@ def backlog(
     beside = replace(picture, unseen=picture.unseen or "not listed")
     for each in picture.facts.issues:
         # What the fleet claimed after the listing; without a listing, all that it remembers.
-        if each.issue_id not in listed and (picture.unseen or each.in_flight):
+        if each.issue_id in listed or not (each.in_flight or each.standing):
+            continue
+        if each.in_flight or picture.unseen or picture.is_pushed:
             title = titles.get(each.issue_id, "")
             rows.append(_row(IssueId(each.issue_id), beside, title))
     return grouped(rows, cut=cut, unseen=picture.unseen)
@@ -215,6 +192,16 @@ def _at(reason: Reason, seen: Seen | None) -> float | None:
     return reason.until if reason.cause in (Cause.COOLING, Cause.DEFERRED) else None
 
 
+def titles_of(snapshot: Mapping[str, Any]) -> dict[str, str]:
+    """Return the titles of all issues in a snapshot (``status --json``)."""
+    landing = snapshot["landing"] or {}
+    lists = (
+        *(snapshot[name] for name in ("workers", "outcomes", "quarantined", "questions")),
+        *(landing.get(name, ()) for name in ("waiting_to_land", "awaiting_approval", "last")),
+    )
+    return {row["issue_id"]: row["title"] for rows in lists for row in rows if row["issue_id"]}
+
+
 def as_json(found: Backlog) -> dict[str, Any]:
     """Return the JSON of a backlog, as docs/CLI.md describes it. Additive changes only."""
     return {
@@ -249,3 +236,64 @@ def row_json(row: Row) -> dict[str, Any]:
         "error": row.error,
         "worker_id": row.worker_id or None,
     }
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+TITLE_WIDTH = 50
+NOTE_WIDTH = 160
+
+
+def lines(found: Backlog, now: float) -> Iterator[str]:
+    """Yield a heading for each group, and a line for each issue; ``now``: epoch seconds."""
+    id_width = max((columns(printable(row.issue_id)) for row in found.rows()), default=0)
+    title_width = max((columns(_title(row)) for row in found.rows()), default=0)
+    for number, group in enumerate(found.groups):
+        if number:
+            yield ""
+        yield heading(group)
+        for row in group.rows:
+            note = printable(note_of(row, now, beside_cause=len(group.rows) > 1), NOTE_WIDTH)
+            cells = f"  {_padded(printable(row.issue_id), id_width)}  P{row.priority}  "
+            yield (cells + f"{_padded(_title(row), title_width)}  {note}").rstrip()
+
+
+def heading(group: Group) -> str:
+    """Return ``ready: 12``, or ``quarantined: 26 x cannot parse #``."""
+    count = f"{STATE_TITLES[group.state]}: {len(group.rows)}"
+    return f"{count} x {printable(group.cause, NOTE_WIDTH)}" if group.cause else count
+
+
+def _title(row: Row) -> str:
+    return printable(row.title, TITLE_WIDTH)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
+
+
+def note_of(row: Row, now: float, *, beside_cause: bool = False) -> str:
+    """Return the reason in a few words, for a line that has the title as well; "" for none.
+
+    ``beside_cause``: the line stands below a cause, which need not be said again.
+    """
+    match row.state:
+        case State.NEEDS_YOU:
+            return f"asks: {row.error}" if row.cause is Cause.ASKED else "awaits approval"
+        case State.QUARANTINED:
+            tries = counted(row.attempts, "attempt") if row.attempts else "not landed"
+            return tries if beside_cause else f"{tries}: {row.error}"
+        case State.RUNNING if row.at is not None:
+            again = f", attempt {row.attempts}" if row.attempts > 1 else ""
+            return f"{row.worker_id}, {duration(round(now - row.at))}{again}"
+        case State.RETRYING if row.at is not None:
+            return f"again in {duration(round(max(0.0, row.at - now)))}: {row.error}"
+        case State.BLOCKED if row.blocked_by and row.cause is Cause.BLOCKED:
+            return f"by {', '.join(row.blocked_by)}"
+        case State.READY:
+            return ""
+        case State.CLOSED:
+            return f"at {clock(row.at)}" if row.at is not None else ""
+        case _:
+            return row.text

@@ -10,8 +10,9 @@ import pytest
 from beads_workers.core.facts import Facts, IssueFacts
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Seen
-from beads_workers.ui.backlog import TITLES, Backlog, Row, State, as_json, backlog, grouped
+from beads_workers.ui.backlog import Backlog, Row, as_json, backlog, grouped
 from beads_workers.ui.reasons import Cause, Picture
+from beads_workers.ui.words import STATE_TITLES, State
 
 NOW = 1_700_000_000.0
 
@@ -36,8 +37,8 @@ def only(shown: Picture, issue_id: str = "a") -> Row:
 
 
 def test_every_state_has_a_title() -> None:
-    assert set(TITLES) == set(State)
-    assert len(set(TITLES.values())) == len(State)
+    assert set(STATE_TITLES) == set(State)
+    assert len(set(STATE_TITLES.values())) == len(State)
 
 
 @pytest.mark.parametrize("state", ["none", "running", "paused", "draining", "recovering"])
