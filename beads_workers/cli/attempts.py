@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -113,10 +113,14 @@ def _branch_diff(view: AttemptView, record: WorktreeRecord | None) -> list[str]:
     from beads_workers.worktrees.landed import ATTEMPTS
 
     where = record.common if record else view.project
-    receipt = view.tried.attempt.receipt if view.tried else None
+    one = view.tried.attempt if view.tried else None
+    receipt = one.receipt if one else None
     landed = view.landing.commit if view.landing else ""
     kept = f"{ATTEMPTS}/{branch_part(view.pin.issue_id)}/{view.pin.number}"
-    names = [kept, receipt.head if receipt else "", f"refs/heads/{view.branch}"]
+    head_said = receipt.head if receipt else ""
+    # Of work that is done, the commit that is approved and lands; else the tree as it was left.
+    names = [head_said, kept] if one and one.outcome == "success" else [kept, head_said]
+    names.append(f"refs/heads/{view.branch}")
     tip = next((found for name in names if (found := _commit(where, name))), "")
     base = _commit(where, (receipt.base if receipt else "") or (record.base if record else ""))
     head = [diff_line(f"{view.branch or 'attempt'} at {tip[:12]}")] if tip else []
@@ -150,6 +154,31 @@ def _whole(head: list[str], lines: list[str], *, cut: bool) -> list[str]:
         return [*head, "", "nothing is changed"]
     rest = ["", "(cut here: 'git diff' shows the rest)"] if cut else []
     return [*head, "", *lines, *rest]
+
+
+# --- saving --------------------------------------------------------------------------------------
+
+
+def save(path: str, log: Path | None, lines: Sequence[str]) -> str:
+    """Write a text to a new file; return what a person is told about it.
+
+    ``log``: the file of a whole log, of which ``lines`` may be only the end.
+    """
+    from beads_workers.cli.logs import readable_lines
+    from beads_workers.core.text import counted, printable
+
+    place, count = Path(path).expanduser().absolute(), 0
+    try:
+        # A file that is there is not replaced, and a link is not followed.
+        with place.open("x", encoding="utf-8") as file:
+            for line in readable_lines(log) if log is not None else lines:
+                file.write(f"{line}\n")
+                count += 1
+    except FileExistsError:
+        return f"{printable(path)} is there already: choose another name"
+    except OSError as error:
+        return f"{printable(path)} cannot be written: {error.strerror}"
+    return f"{counted(count, 'line')} in {printable(str(place))}"
 
 
 # --- beside the dashboard ------------------------------------------------------------------------
