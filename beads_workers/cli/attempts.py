@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from beads_workers.cli.agent_logs import left_outputs
+from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.executors.files import branch_part, log_file, output_file
 from beads_workers.ui.attempt import AttemptView, Fields, Pin, attempt_view, running, stamp
 
@@ -85,9 +86,11 @@ def diff_lines(state_directory: Path, view: AttemptView, *, runs: bool) -> list[
         if each.issue_id == pin.issue_id and (each.attempt <= pin.number or not pin.number)
     ]
     record = max(mine, key=records.written_at, default=None)
-    if runs and record is not None and Path(record.path).is_dir():
-        return _worktree_diff(record)
-    return _branch_diff(view, record)
+    where = record.common if record else view.project
+    tip = "" if runs else _tip(where, view)
+    if not tip and record is not None and Path(record.path).is_dir():
+        return _worktree_diff(record)  # Of a killed attempt, too: the next one goes on there.
+    return _branch_diff(where, view, tip or _commit(where, f"refs/heads/{view.branch}"), record)
 
 
 def _worktree_diff(record: WorktreeRecord) -> list[str]:
@@ -106,28 +109,32 @@ def _worktree_diff(record: WorktreeRecord) -> list[str]:
 NEW_FILES_MAX = 20
 
 
-def _branch_diff(view: AttemptView, record: WorktreeRecord | None) -> list[str]:
-    """Return the diff of what is kept of an ended attempt, else of what landed."""
-    from beads_workers.worktrees.diffs import diff, diff_line
-    from beads_workers.worktrees.git import git
+def _tip(where: str, view: AttemptView) -> str:
+    """Return the commit that is kept of an ended attempt, "" if there is none."""
     from beads_workers.worktrees.landed import ATTEMPTS
 
-    where = record.common if record else view.project
     one = view.tried.attempt if view.tried else None
-    receipt = one.receipt if one else None
-    landed = view.landing.commit if view.landing else ""
     kept = f"{ATTEMPTS}/{branch_part(view.pin.issue_id)}/{view.pin.number}"
-    head_said = receipt.head if receipt else ""
-    # Of work that is done, the commit that is approved and lands; else the tree as it was left.
-    names = [head_said, kept] if one and one.outcome == "success" else [kept, head_said]
-    names.append(f"refs/heads/{view.branch}")
-    tip = next((found for name in names if (found := _commit(where, name))), "")
-    base = _commit(where, (receipt.base if receipt else "") or (record.base if record else ""))
-    head = [diff_line(f"{view.branch or 'attempt'} at {tip[:12]}")] if tip else []
-    if landed:
-        head.append(f"landed as {landed[:12]}")
+    names = [kept, one.receipt.head if one and one.receipt else ""]
+    if one is not None and one.outcome == "success":
+        names.reverse()  # The commit that is approved and lands; else the tree as it was left.
+    return next((found for name in names if (found := _commit(where, name))), "")
+
+
+def _branch_diff(
+    where: str, view: AttemptView, tip: str, record: WorktreeRecord | None
+) -> list[str]:
+    """Return the diff of an attempt's commit, else of what landed."""
+    from beads_workers.worktrees.diffs import diff, diff_line
+    from beads_workers.worktrees.git import git
+
+    receipt = view.tried.attempt.receipt if view.tried else None
+    landed = view.landing.commit if view.landing else ""
+    head = [diff_line(f"{view.branch or 'attempt'} at {tip[:SHA_CHARS]}")] if tip else []
+    head += [f"landed as {landed[:SHA_CHARS]}"] if landed else []
     if tip:
-        base = git(where, "merge-base", base or "HEAD", tip).strip()
+        said = (receipt.base if receipt else "") or (record.base if record else "")
+        base = git(where, "merge-base", _commit(where, said) or "HEAD", tip).strip()
     elif tip := _commit(where, landed):
         base = f"{tip}^1"
     else:

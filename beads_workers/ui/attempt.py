@@ -299,11 +299,15 @@ def actions(issue_id: str, snapshot: Fields) -> tuple[IssueAction, ...]:
     return by_state.get(state[0], ())
 
 
-def now(pin: Pin, snapshot: Fields) -> str:
-    """Return in one line what became of the issue, and what runs there now; "" while it runs."""
+def now(pin: Pin, snapshot: Fields, landed: str = "") -> str:
+    """Return in one line what became of the issue, and what runs there now; "" while it runs.
+
+    ``landed``: the commit that landed, as the journals have it; a snapshot is of one run only.
+    """
     if running(pin, snapshot) is not None:
         return ""
     _, issue = _standing(pin.issue_id, snapshot)
+    issue = issue or (f"landed as {landed[:SHA_CHARS]}" if landed else "")
     worker = next((row for row in snapshot["workers"] if row["worker_id"] == pin.worker_id), None)
     other = worker["issue_id"] if worker else None
     here = pin.run_id == snapshot["run_id"]

@@ -647,7 +647,7 @@ ROWS = (
         "in an attempt: long lines go on in the next row; nothing else on the screen; when each"
         " line of the log came; save the text to a file",
         (
-            Binding("w", _wrap, ATTEMPT), Binding("f", _full, ATTEMPT),
+            Binding("w", _wrap, {Pane.LOG, Pane.DIFF}), Binding("f", _full, ATTEMPT),
             Binding("T", _times, {Pane.LOG}), Binding("S", _save, ATTEMPT),
         ),
     ),

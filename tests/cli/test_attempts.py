@@ -108,6 +108,21 @@ def test_what_an_attempt_left_uncommitted_is_shown_from_the_kept_tree(tmp_path: 
     assert "+left behind" in diff_lines(world.state, view_of(world), runs=False)
 
 
+def test_a_killed_attempt_shows_its_worktree_in_which_the_next_one_goes_on(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    place = world.make("app-1")
+    commit(place.folder, "a.txt", "one\n")
+    (place.folder / "a.txt").write_text("one\nnot committed\n")
+    lines = diff_lines(world.state, view_of(world), runs=False)
+    assert "in its worktree now" in lines[0] and {"+one", "+not committed"} <= {*lines}
+    git(world.top, "worktree", "remove", "--force", str(place.folder))
+    done = view_of(world, place, base=place.record.base)
+    lines = diff_lines(world.state, done, runs=False)
+    assert lines[0].startswith("bw/app-1/1 at ") and "+one" in lines
+
+
 def test_an_attempt_without_a_trace_in_git_says_so(tmp_path: Path) -> None:
     world = World(tmp_path)
     hostile = view_of(world, None, base="--output=/tmp/x", head="--output=/tmp/x")

@@ -567,7 +567,7 @@ def test_an_open_attempt_has_four_rows_of_header_and_the_log_has_the_others(
     logged = [line for line in shown if re.fullmatch(r" line \d+", line)]
     assert len(logged) == rows - 5 and shown[-2] == " line 199"
     assert page_rows(snapshot, opened(snapshot), columns, rows) == rows - 5
-    assert shown[0].startswith(" beads-workers  running  0/13 closed")
+    assert "  running  0/13 closed  1 running" in f" {shown[0]}"
     assert shown[1].startswith("── W1 runs app-1, attempt 1") and shown[1].endswith("d diff  y why")
     assert shown[3].startswith(" x release") and shown[3].endswith("following")
 
