@@ -250,6 +250,7 @@ class AttemptReader:
         self._run_folder = run_folder
         self._replay = replay
         self._view: Beside[AttemptView] = Beside()
+        self._is_read = False
         self._diff: Beside[list[str]] = Beside()
         self._why: Beside[list[str]] = Beside()
 
@@ -266,17 +267,22 @@ class AttemptReader:
                 return AttemptView(pin)
 
         known = None if self._replay else stamp(pin.issue_id, snapshot)
-        found = self._view.of(pin.issue_id, read, stamp=known) or AttemptView(pin)
-        return found.pinned(pin, snapshot["uptime_seconds"] if self._replay else None)
+        found = self._view.of(pin.issue_id, read, stamp=known)
+        self._is_read = found is not None
+        return (found or AttemptView(pin)).pinned(
+            pin, snapshot["uptime_seconds"] if self._replay else None
+        )
 
     def diff(self, view: AttemptView, snapshot: Fields) -> list[str] | None:
         """Return the lines of the attempt's diff; None while they are not known."""
+        if not self._is_read:
+            return None  # Nothing is known yet of its branch and its commits.
         runs = running(view.pin, snapshot) is not None
         directory = self._directory(view.pin.run_id)
         seconds = DIFF_SECONDS if runs else None
-        found = view.tried
-        key = (view.pin.issue_id, view.pin.run_id, view.pin.number)
-        changes = (runs, found is not None and found.attempt.receipt is not None)
+        key = view.pin
+        receipt = view.tried.attempt.receipt if view.tried else None
+        changes = (runs, receipt.head if receipt else "", view.landing)
         return self._diff.of(
             key,
             lambda: _said(lambda: diff_lines(directory, view, runs=runs)),

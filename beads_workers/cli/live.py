@@ -150,11 +150,10 @@ class _Live:
 
     def _section(self, look: viewer.Look, snapshot: Message, columns: int) -> viewer.ShownLog:
         view = look.view
-        try:
-            # Of an open attempt in each section: its lines have the times at which they came.
-            log = self._logs.read(look, snapshot)
-        except OSError as error:
-            log = viewer.ShownLog(f"it cannot be read: {error.strerror}")
+        if look.in_attempt and look.opened is not None and not look.opened.number:
+            log = viewer.ShownLog("no attempt of it is known (yet)")
+        else:
+            log = self._log(look, snapshot)
         if view is None or look.pane not in viewer.ATTEMPT or look.pane is viewer.Pane.LOG:
             return log
         if look.pane is viewer.Pane.DIFF:
@@ -163,6 +162,13 @@ class _Live:
         why = self._attempts.why(view.pin.issue_id, snapshot)
         sections = about(view, why if why is not None else ["the tracker is asked ..."])
         return viewer.ShownLog("", list(sentences(sections, text_columns(look, columns))))
+
+    def _log(self, look: viewer.Look, snapshot: Message) -> viewer.ShownLog:
+        try:
+            # Of an open attempt in each section: its lines have the times at which they came.
+            return self._logs.read(look, snapshot)
+        except OSError as error:
+            return viewer.ShownLog(f"it cannot be read: {error.strerror}")
 
     def _handle(self, events: Events) -> None:
         if events.gone:

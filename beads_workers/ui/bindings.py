@@ -561,6 +561,8 @@ def _write(look: Look, writing: Writing, typed: str, key: str) -> Pressed:
 
 def _with(typed: str, key: str) -> str:
     """Return a typed text after one more key."""
+    if key == "ctrl+u":
+        return ""
     if key == "backspace":
         return typed[:-1]
     return typed + {"space": " "}.get(key, key if len(key) == 1 else "")
