@@ -198,13 +198,15 @@ class AttemptView:
     def pinned(self, pin: Pin, until: float | None = None) -> AttemptView:
         """Return the same with another attempt chosen.
 
-        ``until``: seconds of that attempt's run; what began later is left out, for a replay.
+        ``until``: seconds of that attempt's run; what came later is left out, for a replay.
         """
-        found = self.attempts
+        found, landing = self.attempts, self.landing
         if until is not None:
             found = tuple(_as_of(each, until) for each in found if _had_begun(each, pin, until))
+            landing = None
         at = _found_at(pin, found)
-        return replace(self, pin=pin if at is None else found[at].pin, attempts=found, at=at)
+        name = pin if at is None else found[at].pin
+        return replace(self, pin=name, attempts=found, at=at, landing=landing)
 
 
 def attempt_view(pin: Pin, runs: Sequence[History], until: float | None = None) -> AttemptView:
