@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from beads_workers.core.text import columns as width_of
-from beads_workers.ui.agents import account, hours, spent
+from beads_workers.ui.agents import account, clock, hours, spent
 from beads_workers.ui.panels import (
     LANDING_ROWS,
     LANDING_ROWS_MIN,
@@ -27,7 +27,16 @@ from beads_workers.ui.panels import (
     workers,
 )
 from beads_workers.ui.rows import Row, bar, duration, fine, sparkline, whole_seconds
-from beads_workers.ui.viewer import ATTEMPT, Fields, Look, Pane, Part, Role, needing_you
+from beads_workers.ui.viewer import (
+    ATTEMPT,
+    Fields,
+    Look,
+    Pane,
+    Part,
+    Role,
+    needing_you,
+    wall_clock,
+)
 
 # --- head ----------------------------------------------------------------------------------------
 # The four rows at the top: the fleet, its progress, its queue, and the tracker.
@@ -47,6 +56,9 @@ QUEUE_COLUMNS = 120
 """Width from which the row of the queue is complete; a narrower row is shorter."""
 QUEUE_COLUMNS_SHORT = 78
 """Width from which the short row of the queue has priorities."""
+
+CLOCK_COLUMNS = 88
+"""Width from which the time of day stands beside the name of the run."""
 
 RUN_STYLES = {
     "waiting": "time.strong",
@@ -120,13 +132,15 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     state = snapshot["state"] if running else "ended"
     shown = f"{state}{hours(snapshot, age)}" if state in ("waiting", "running") else state
     role = " replay" if look.role is Role.REPLAY else ""
-    up = f" up {whole_seconds(snapshot['uptime_seconds'] + age)} "
+    here = wall_clock(snapshot, age) if columns >= CLOCK_COLUMNS else None
+    time_of_day = f"{clock(here, here)}  " if here is not None else ""
+    up = f" {time_of_day}up {whole_seconds(snapshot['uptime_seconds'] + age)} "
     row = Row(columns).add(" beads-workers", style="strong").add(role, style="time")
     project = (snapshot["project"] or "").rstrip("/").rpartition("/")[2]
     row.add("  ").fill(
         f"{project}  {snapshot['source'] or ''}  {snapshot['run_id'] or ''}",
         "muted",
-        leave=len(shown) + 2 + 14,
+        leave=len(shown) + 2 + 14 + len(time_of_day),
     )
     row.add(f"  {shown}", style=RUN_STYLES.get(state, "strong"))
     return row.fill(up.rjust(row.room)).text()
@@ -144,15 +158,26 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     text = "not listed yet" if unknown else f"{done}/{whole}{more} closed"
     row.add(f"  {text}", 12 + 2 * digits, "strong")
     row.add(f"  {snapshot['rate_per_minute']:.1f}/min", 13)
-    eta = snapshot["eta_seconds"]
-    eta = None if eta is None or not snapshot["running"] else eta - age
-    row.add(f"{whole_seconds(eta)} left" if eta is not None else "", 14)
+    row.add(_end(snapshot, age), END_COLUMNS)
     done_over_time = snapshot["throughput"]["done"]
     return (
         row.add(" ")
         .fill(sparkline(done_over_time, row.room - 1, unicode=look.unicode), "time")
         .text()
     )
+
+
+END_COLUMNS = 18
+"""Columns of ``done about 03:40``, and of the least gap behind it."""
+
+
+def _end(snapshot: Fields, age: float) -> str:
+    """Return when all that is known will be done at this rate; "" if nothing tells."""
+    eta, now = snapshot["eta_seconds"], wall_clock(snapshot, age)
+    if eta is None or now is None or not snapshot["running"]:
+        return ""
+    at = now - age + eta
+    return f"done about {clock(max(at, now), now)}"
 
 
 def _done_of(snapshot: Fields) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from beads_workers.core.history import CUT_OFF
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import bindings, viewer
-from beads_workers.ui.agents import used
+from beads_workers.ui.agents import clock, used
 from beads_workers.ui.attempt import actions, now
 from beads_workers.ui.lines import NOT_CHARGED, next_try
 from beads_workers.ui.rows import CHOSEN, Row, duration, rule, whole_seconds
@@ -394,7 +394,7 @@ def attempt(
     yield _rule(shown.title, width, look)
     title = shown.row["error"] if shown.worker_id == "" else shown.row["title"]
     yield Row(width).add(" ").fill(title or "", "strong").text()
-    yield _facts(shown, look, age if snapshot["running"] else 0.0, width)
+    yield _facts(shown, snapshot, look, age if snapshot["running"] else 0.0, width)
     yield from _text(look, width, rows - ATTEMPT_ROWS)
 
 
@@ -422,7 +422,7 @@ def opened(
     place = _place(shown, look, room)
     yield _name_row(shown, look, width, place)
     if not look.full:
-        yield _facts(shown, look, age if snapshot["running"] else 0.0, width)
+        yield _facts(shown, snapshot, look, age if snapshot["running"] else 0.0, width)
         yield _now_row(shown, snapshot, look, width, place)
     yield from _text(look, width, room)
 
@@ -556,14 +556,22 @@ def short_diffstat(diffstat: str) -> str:
     return diffstat
 
 
-def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int) -> Text:
-    """Return a row with duration, agent, activity, cost and changes."""
+def _facts(
+    shown: viewer.ShownAttempt, snapshot: viewer.Fields, look: viewer.Look, age: float, width: int
+) -> Text:
+    """Return a row with duration, wall clock, agent, activity, cost and changes."""
     fields, row = shown.row, Row(width)
     if shown.running:
-        row.add(whole_seconds(fields["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
+        row.add(whole_seconds(fields["elapsed_seconds"] + age), 8, "time", right=True)
+        if (now := viewer.wall_clock(snapshot, 0.0)) is not None and width >= NARROW_COLUMNS:
+            row.add(f" since {clock(now - fields['elapsed_seconds'], now)}", style="muted")
+        row.add("  ")
     elif shown.worker_id:
         mark, style, kind = _mark(fields, unicode=look.unicode)
-        row.add(" ").add(mark, 2, style).add(duration(fields["seconds"]), style="time").add("  ")
+        row.add(" ").add(mark, 2, style).add(duration(fields["seconds"]), style="time")
+        if width >= NARROW_COLUMNS:
+            row.add(f" to {clock(fields['at'], fields['at'])}", style="muted")
+        row.add("  ")
         if kind not in ("finish", "land"):
             again = look.in_attempt and look.view is not None and look.view.step(1) is not None
             outcome = fields["outcome"].replace("_", " ")

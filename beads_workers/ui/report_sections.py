@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import math
-import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -817,22 +815,14 @@ def _trouble(span: Interval, lane: str, seconds: float) -> str:
 
 def _ticks(history: History, most: int) -> Iterator[float]:
     """Yield round times of the run in seconds, about ``most`` of them or fewer."""
-    step = next(
-        (s for s in (0.1, 0.2, 0.5, *findings.STEPS_SECONDS) if history.seconds <= s * most),
-        86400 * math.ceil(history.seconds / 86400 / most),
-    )
-    if history.seconds <= RELATIVE_SECONDS:
-        yield from (n * step for n in range(int(history.seconds / step) + 1))
+    if history.seconds > RELATIVE_SECONDS:
+        yield from findings.ticks(history, most)
         return
-    local = history.began_at + time.localtime(history.began_at).tm_gmtoff
-    first = math.ceil(local / step) * step - local
-    yield from (first + n * step for n in range(int((history.seconds - first) / step) + 1))
+    step = findings.step_of(history.seconds, most, (0.1, 0.2, 0.5))
+    yield from (n * step for n in range(int(history.seconds / step) + 1))
 
 
 def _tick_text(history: History, at: float) -> str:
     if history.seconds <= RELATIVE_SECONDS:
         return f"{round(at, 1):g} s"
-    now = time.localtime(round(history.began_at + at))
-    if now.tm_sec:
-        return time.strftime("%H:%M:%S", now)
-    return time.strftime("%H:%M" if now.tm_hour or now.tm_min else "%a %d", now)
+    return findings.tick_text(history, at)

@@ -249,11 +249,28 @@ def _timeline(history: History, width: int) -> Iterator[Text]:
     for worker_id in lived[:ROWS_MAX]:
         cells = _cells(by_worker[worker_id], history.seconds, room)
         yield Text.assemble(f"{worker_id:>5}  ", *cells)
+    if axis := _axis(history, room):
+        yield Text(f"       {axis}", "dim")
     rest = len(lived) - ROWS_MAX
     marks = "  ".join(f"{MARKS[o]} {OUTCOME_WORDS[o]}" for o in by_outcome_order(history))
     yield Text(
         f"       {marks}" + (f"; {rest} more workers in the page" if rest > 0 else ""), "dim"
     )
+
+
+TICK_COLUMNS = 12
+"""Least columns from one time of the axis to the next."""
+
+
+def _axis(history: History, room: int) -> str:
+    """Return the wall clocks below the timeline, each beginning in the column of its moment."""
+    axis = ""
+    for at in findings.ticks(history, max(1, room // TICK_COLUMNS)):
+        column = min(room - 1, int(at * room / max(history.seconds, 0.001)))
+        text = f"|{findings.tick_text(history, at)}"
+        if column >= len(axis) + bool(axis) and column + len(text) <= room:
+            axis = axis.ljust(column) + text
+    return axis
 
 
 def by_outcome_order(history: History) -> list[str]:

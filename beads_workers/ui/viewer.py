@@ -25,6 +25,7 @@ from beads_workers.ui.attempt import (
     pin_worker,
     running,
 )
+from beads_workers.ui.words import began_at
 
 
 class Role(Enum):
@@ -392,6 +393,15 @@ def _pinned(pin: Pin, view: AttemptView | None, snapshot: Fields) -> ShownAttemp
     known = (row for row in snapshot["quarantined"] if row["issue_id"] == pin.issue_id)
     row = next(known, {"issue_id": pin.issue_id, "error": ""})
     return ShownAttempt(pin.issue_id, pin.number, "", False, row, pin.run_id)
+
+
+def wall_clock(snapshot: Fields, age: float) -> float | None:
+    """Return the epoch seconds of this moment of the run, which in a replay is in the past; None
+    if its id does not tell when it began. ``age``: seconds since the snapshot was made."""
+    began = began_at(snapshot["run_id"])
+    if began is None:
+        return None
+    return began + float(snapshot["uptime_seconds"]) + (age if snapshot["running"] else 0.0)
 
 
 def needing_you(snapshot: Fields) -> list[str]:

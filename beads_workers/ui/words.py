@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import time
 from enum import Enum
 
@@ -118,3 +119,11 @@ def moment(at: float) -> str:
 def clock(at: float) -> str:
     """Return the local time of day of epoch seconds."""
     return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def began_at(run_id: str | None) -> float | None:
+    """Return the epoch seconds at which a run began, from its id; None if it does not say so."""
+    try:
+        return float(calendar.timegm(time.strptime((run_id or "")[:15], "%Y%m%d-%H%M%S")))
+    except ValueError:
+        return None

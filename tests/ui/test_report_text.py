@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 
 from beads_workers.core import journal as rec
@@ -58,6 +61,24 @@ def test_a_worker_s_row_shows_when_it_did_what() -> None:
     script.attempt("W1", "b", 5.0, 10.0, "timeout", "requeue", error="late", settled=False)
     (row,) = (line for line in lines(script, 27) if line.startswith("   W1"))
     assert row == "   W1  " + "█" * 10 + "T" * 10
+
+
+@pytest.mark.parametrize(("width", "hours"), [(40, 5), (80, 5), (120, 30)])
+def test_the_timeline_says_at_which_time_of_day(width: int, hours: int) -> None:
+    script = begun()
+    script.attempt("W1", "a", 0.0, 3600.0 * hours)
+    script.add(3600.0 * hours, rec.RunEnded(0, "idle_timeout"))
+    history = account(script)
+    shown = [line.plain for line in report_lines(history, width)]
+    axis = shown[next(n for n, line in enumerate(shown) if line.startswith("   W1")) + 1]
+    clocks = re.findall(r"\|(\S+(?: \d\d)?)", axis)
+    assert len(clocks) >= (2 if width > 40 else 1)
+    for name in clocks:
+        share = (axis.index(f"|{name}") - 7) / (width - 7)
+        at = history.began_at + share * history.seconds
+        near = [at + minutes * 60 for minutes in range(-90, 91)]
+        form = "%H:%M" if ":" in name else "%a %d"
+        assert name in {time.strftime(form, time.localtime(each)) for each in near}
 
 
 def test_a_run_in_which_nothing_happened_can_be_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import re
 import time
 from dataclasses import replace
@@ -18,7 +19,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.history import LandingHistory
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
-from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue
+from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue, pin_worker
 from beads_workers.ui.bindings import help_lines
 from beads_workers.ui.dashboard import draw, page_rows
 from beads_workers.ui.panels import sentences, short_diffstat
@@ -226,6 +227,36 @@ def test_the_hours_of_a_run_stand_beside_its_state() -> None:
         assert f"waiting until {clock(begins)}" in lines(waiting, columns=columns)[0]
         assert f"running until {clock(ends)}" in lines(running, columns=columns)[0]
     assert "until" not in lines(after())[0]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_a_time_of_day_says_when_it_is_done(columns: int) -> None:
+    def clock(seconds: float) -> str:
+        began = calendar.timegm((2026, 11, 21, 3, 15, 0))
+        return time.strftime("%H:%M", time.localtime(began + seconds))
+
+    records = [*fleet(1), rec.Listed((120, 0, 0, 0, 0)), ended("app-9")]
+    snapshot = after(*records)
+    assert snapshot["eta_seconds"] > 600
+    first, second = lines(snapshot, columns=columns, age=50.0)[:2]
+    assert (f" {clock(60)}  up 1:00" in first) is (columns > 80)
+    assert f"done about {clock(10 + snapshot['eta_seconds'])}" in second
+    later = lines(snapshot, columns=columns, age=49.0)[1]
+    assert later == second, "it is no countdown"
+    for state in ("paused", "draining"):
+        still = lines(after(*records, rec.RunChanged(state)), columns=columns)[1]
+        assert "/min" in still and "done about" not in still
+
+
+def test_a_duration_of_an_attempt_has_its_time_of_day_beside_it() -> None:
+    failed = ended("app-9", "W2", outcome="error", verdict="requeue", error="no")
+    snapshot = after(*fleet(2, busy=1), failed)
+    at = time.strftime("%H:%M", time.localtime(snapshot["outcomes"][0]["at"]))
+    began = time.strftime("%H:%M", time.localtime(calendar.timegm((2026, 11, 21, 3, 15, 0))))
+    runs = Look(pane=Pane.LOG, opened=pin_worker(snapshot["workers"][0], snapshot))
+    ran = Look(pane=Pane.LOG, opened=pin_issue("app-9", snapshot))
+    assert f" 9 s since {began}" in lines(snapshot, runs)[2]
+    assert f" 4.2 s to {at}  requeued" in lines(snapshot, ran)[2]
 
 
 def test_what_stands_beside_the_progress_does_not_move_when_issues_come() -> None:
