@@ -292,16 +292,19 @@ def landing(
     """
     shown = snapshot["landing"]
     age = age if snapshot["running"] else 0.0
-    waits = len(shown["waiting_to_land"])
+    waits, refused = len(shown["waiting_to_land"]), len(shown["refused"])
     title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
-    yield _rule(f"{title}, {waits} to land{only}" if waits else title + only, width, look)
+    title += f", {waits} to land" if waits else ""
+    title += f", {refused} refused" if refused else ""
+    yield _rule(title + only, width, look)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
     running = shown["running"][:gates]
     for gate in running:
         yield _gate_row(gate, age, width)
     if not running:
         why = _landing_trouble(snapshot)
-        text = why or ("they wait for a gate" if waits else "nothing to land")
+        quiet = "nothing else to land" if refused else "nothing to land"
+        text = why or ("they wait for a gate" if waits else quiet)
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
     for landed in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:

@@ -19,7 +19,7 @@ from beads_workers.core.history import LandingHistory
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue
-from beads_workers.ui.bindings import help_lines
+from beads_workers.ui.bindings import help_lines, press
 from beads_workers.ui.dashboard import draw, page_rows
 from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
@@ -37,7 +37,7 @@ from beads_workers.ui.viewer import (
 )
 from tests.core.test_nights import run
 from tests.support.journals import Script
-from tests.support.landings import BRANCH, TIP, gate, night
+from tests.support.landings import BRANCH, TIP, gate, night, refused, worked
 from tests.support.shares import examples
 from tests.ui.snapshots import BEGAN, EPOCH, after, agents_at_work, closed, ended, fleet, to_decide
 
@@ -391,7 +391,7 @@ def gate_rows(shown: list[str]) -> list[str]:
 
 def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
     shown = lines(after(*fleet(2), *night(), elapsed=50.0), age=2.0)
-    assert "── 3 landed on bw-landing/main, 1 to land ─" in "\n".join(shown)
+    assert "── 3 landed on bw-landing/main, 1 to land, 1 refused ─" in "\n".join(shown)
     (row,) = gate_rows(shown)
     assert row.endswith(" e") and " gate 2 " in row and re.search(r"(49|48) s", row)
     at = shown.index(row)
@@ -421,6 +421,13 @@ def test_while_nothing_lands_the_pane_says_why() -> None:
     shown = "\n".join(lines(after(LANDING_TIP, paused)))
     assert " nothing lands, main does not merge: a.py\n" in shown
     assert "nothing to land" in "\n".join(lines(after(LANDING_TIP)))
+
+
+def test_above_what_was_refused_nobody_reads_that_there_is_nothing_to_land() -> None:
+    one = [*worked("c"), *refused("c")]
+    shown = "\n".join(lines(after(*fleet(2), LANDING_TIP, *one)))
+    assert "0 landed on bw-landing/main, 1 refused" in shown
+    assert "nothing else to land" in shown and "nothing to land" not in shown
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 35), (200, 50)])
@@ -633,6 +640,17 @@ def test_where_a_search_stands_is_told_in_lines_though_lines_go_on() -> None:
     text = ShownLog("a.log", rows, cuts=tuple(range(1, 100, 2)))
     shown = lines(snapshot, opened(snapshot, log=text, log_end=60))
     assert shown[3].endswith("line 30 of 50") and shown[-2] == " row 59"
+
+
+def test_the_keys_can_be_read_to_the_last_on_the_smallest_dashboard() -> None:
+    snapshot = after(*fleet(2))
+    look = Look(pane=Pane.HELP)
+    assert "twice: now" not in "\n".join(lines(snapshot, look, columns=60, rows=14))
+    page = page_rows(snapshot, look, 60, 14)
+    look, _ = press(look, "G", snapshot, page)
+    shown = lines(snapshot, look, columns=60, rows=14)
+    assert "twice: now" in shown[-2] and press(look, "j", snapshot, page)[0] == look
+    assert press(look, "g", snapshot, page)[0].top == 0
 
 
 def test_sentences_go_on_below_their_beginning_and_nothing_of_them_is_cut() -> None:
