@@ -21,7 +21,7 @@ from beads_workers.core.text import printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt import about
 from beads_workers.ui.dashboard import draw, page_rows, shows_log
-from beads_workers.ui.panels import text_columns
+from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 
 # Input: snapshots and keys. Output: frames and requests. The dashboard is a client like any other:
@@ -148,26 +148,32 @@ class _Live:
         if look.in_attempt and look.opened is not None:
             view = self._attempts.view(look.opened, snapshot)
             look = replace(look, view=view, opened=view.pin)
-        log = self._section(look, snapshot)
-        if look.in_attempt and look.wrap:
+        log = self._section(look, snapshot, columns)
+        if look.in_attempt and look.wrap and look.pane is not viewer.Pane.ABOUT:
             log = self._wrapping.of(log, text_columns(look, columns))
         self._look = viewer.placed(look, log)
 
-    def _section(self, look: viewer.Look, snapshot: Message) -> viewer.ShownLog:
+    def _section(self, look: viewer.Look, snapshot: Message, columns: int) -> viewer.ShownLog:
         view = look.view
+        if look.in_attempt and look.opened is not None and not look.opened.number:
+            log = viewer.ShownLog("no attempt of it is known (yet)")
+        else:
+            log = self._log(look, snapshot)
         if view is None or look.pane not in viewer.ATTEMPT or look.pane is viewer.Pane.LOG:
-            try:
-                return self._logs.read(look, snapshot)
-            except OSError as error:
-                return viewer.ShownLog(f"it cannot be read: {error.strerror}")
+            return log
         if look.pane is viewer.Pane.DIFF:
             lines = self._attempts.diff(view, snapshot)
             return viewer.ShownLog("git is asked ...", lines or ())
         why = self._attempts.why(view.pin.issue_id, snapshot)
-        lines = []
-        for heading, found in about(view, why if why is not None else ["..."]):
-            lines += [*([""] if lines else []), heading, *(f"  {line}" for line in found)]
-        return viewer.ShownLog("", lines)
+        sections = about(view, why if why is not None else ["the tracker is asked ..."])
+        return viewer.ShownLog("", list(sentences(sections, text_columns(look, columns))))
+
+    def _log(self, look: viewer.Look, snapshot: Message) -> viewer.ShownLog:
+        try:
+            # Of an open attempt in each section: its lines have the times at which they came.
+            return self._logs.read(look, snapshot)
+        except OSError as error:
+            return viewer.ShownLog(f"it cannot be read: {error.strerror}")
 
     def _handle(self, events: Events) -> None:
         if events.gone:
@@ -187,6 +193,8 @@ class _Live:
     def _handle_message(self, message: Message) -> None:
         if "snapshot" in message:
             self._snapshot = message["snapshot"]
+            if message["snapshot"]["running"]:
+                self._ended = None  # The fleet was restarted.
             self._draw_at = min(self._draw_at, self._drawn_at + FRAME_SECONDS)
         elif "ended" in message:
             self._ended = message["ended"]

@@ -596,6 +596,8 @@ def _write(look: Look, writing: Writing, typed: str, key: str) -> Pressed:
 
 def _with(typed: str, key: str) -> str:
     """Return a typed text after one more key."""
+    if key == "ctrl+u":
+        return ""
     if key == "backspace":
         return typed[:-1]
     return typed + {"space": " "}.get(key, key if len(key) == 1 else "")
@@ -683,7 +685,7 @@ ROWS = (
         "in an attempt: long lines go on in the next row; nothing else on the screen; when each"
         " line of the log came; save the text to a file",
         (
-            Binding("w", _wrap, ATTEMPT), Binding("f", _full, ATTEMPT),
+            Binding("w", _wrap, {Pane.LOG, Pane.DIFF}), Binding("f", _full, ATTEMPT),
             Binding("T", _times, {Pane.LOG}), Binding("S", _save, ATTEMPT),
         ),
     ),

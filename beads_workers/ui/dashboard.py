@@ -75,14 +75,16 @@ def brief(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     queue, needs = snapshot["queue"], needing_you(snapshot)
     state = snapshot["state"] if snapshot["running"] else "ended"
     done, whole = _done_of(snapshot)
-    row = Row(columns).add(" beads-workers", style="strong")
-    row.add(" replay" if look.role is Role.REPLAY else "", style="time")
-    row.add("  ").add(state, style=RUN_STYLES.get(state, "strong"))
-    row.add(f"  {done}/{whole} closed", style="strong").add(
-        f"  {queue['running']} running", style="muted"
-    )
+    replay, narrow = look.role is Role.REPLAY, columns < QUEUE_COLUMNS_SHORT
+    row = Row(columns).add("" if narrow else " beads-workers", style="strong")
+    row.add(" replay" if replay else "", style="time").add(" " if narrow else "  ")
+    row.add(state, style=RUN_STYLES.get(state, "strong"))
+    row.add(f"  {done}/{whole} closed", style="strong")
+    row.add(f"  {queue['running']} running", style="muted")
     if queue["quarantined"]:
-        row.add(f"  {queue['quarantined']} quarantined", style="bad.strong")
+        row.add(
+            f"  {queue['quarantined']} {'quar.' if narrow else 'quarantined'}", style="bad.strong"
+        )
     row.add(f"  {len(needs)} need you (!)" if needs else "", style="attention")
     up = whole_seconds(snapshot["uptime_seconds"] + (age if snapshot["running"] else 0.0))
     return row.fill(f"up {up} ".rjust(row.room) if row.room > len(up) + 5 else "").text()

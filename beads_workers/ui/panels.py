@@ -298,16 +298,19 @@ def landing(
     """
     shown = snapshot["landing"]
     age = age if snapshot["running"] else 0.0
-    waits = len(shown["waiting_to_land"])
+    waits, refused = len(shown["waiting_to_land"]), len(shown["refused"])
     title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
-    yield _rule(f"{title}, {waits} to land{only}" if waits else title + only, width, look)
+    title += f", {waits} to land" if waits else ""
+    title += f", {refused} refused" if refused else ""
+    yield _rule(title + only, width, look)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
     running = shown["running"][:gates]
     for gate in running:
         yield _gate_row(gate, age, width)
     if not running:
         why = _landing_trouble(snapshot)
-        text = why or ("they wait for a gate" if waits else "nothing to land")
+        quiet = "nothing else to land" if refused else "nothing to land"
+        text = why or ("they wait for a gate" if waits else quiet)
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
     for landed in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
@@ -358,6 +361,8 @@ def landing_pane(
     nothing_last = {**snapshot, "landing": {**shown, "last": []}}
     yield from landing(nothing_last, look, age, width, gates + 1, only=left_out(look, part))
     listed = viewer.rows_of(look, snapshot, part)
+    if not listed and look.find + look.states.get(part, ""):
+        yield Row(width).add(" none of them", style="muted").text()
     at, room = viewer.chosen_at(look, listed, part), max(0, rows - 1 - gates)
     first = max(0, at - room + 1)
     for number, each in enumerate(listed[first : first + room], first):
@@ -470,7 +475,9 @@ def _now_row(
 ) -> Text:
     """Return what became of the issue, what a person can do, and which part of the text is seen."""
     pin, keyed = look.opened, look.role in bindings.LIVE
-    said = now(pin, snapshot) if pin is not None and not shown.running else ""
+    landing = look.view.landing if look.view is not None else None
+    landed = landing.commit if landing is not None else ""
+    said = now(pin, snapshot, landed) if pin is not None and not shown.running else ""
     can = actions(shown.issue_id, snapshot) if keyed else ()
     keys = ", ".join(f"{each.key} {each.label}" for each in can)
     style = "attention" if can and not shown.running else "muted"
@@ -526,6 +533,18 @@ def _text(look: viewer.Look, width: int, room: int) -> Iterator[Text]:
         yield Row(width).add(" ").fill(log.title, "muted").text()
 
 
+def sentences(sections: Iterable[tuple[str, list[str]]], width: int) -> Iterator[str]:
+    """Yield headings and the lines below each, as rows of about ``width`` columns."""
+    for number, (heading, lines) in enumerate(sections):
+        yield from ["", heading] if number else [heading]
+        for line in lines:
+            text = line.lstrip()
+            indent = " " * (2 + len(line) - len(text))
+            yield from textwrap.wrap(
+                text, max(20, width), initial_indent=indent, subsequent_indent=f"{indent}  "
+            ) or [""]
+
+
 def _line_style(look: viewer.Look, line: str) -> str:
     if look.pane is viewer.Pane.DIFF:
         return DIFF_STYLES.get(line[:1], "")
@@ -555,7 +574,10 @@ def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int
         mark, style, kind = _mark(fields, unicode=look.unicode)
         row.add(" ").add(mark, 2, style).add(duration(fields["seconds"]), style="time").add("  ")
         if kind not in ("finish", "land"):
-            row.add(f"{_became(fields)}: {fields['error'] or fields['outcome']}  ", style=style)
+            again = look.in_attempt and look.view is not None and look.view.step(1) is not None
+            outcome = fields["outcome"].replace("_", " ")
+            became = f"{outcome}, tried again" if again else _became(fields)
+            row.add(f"{became}: {fields['error'] or fields['outcome']}  ", style=style)
     if (agent := fields.get("agent")) is not None:
         row.add(agent, style="agent").add("  ")
     progress = fields.get("progress")
@@ -605,7 +627,7 @@ def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
     verified = "verified" if row["verified"] else "not verified"
     yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}, {verified}", "strong"
     yield row["diffstat"], ""
-    yield f"v approves, V rejects; 'diff {row['issue_id']}' shows the change", "muted"
+    yield "v approves, V rejects, d shows the change", "muted"
 
 
 def keys(look: viewer.Look, width: int) -> Iterator[Text]:
@@ -624,8 +646,10 @@ def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     match look.pane:
         case viewer.Pane.LOG:
             hint = "[ ] attempts   / find   w wrap   f full   g G ends   T times   S save"
-        case viewer.Pane.DIFF | viewer.Pane.ABOUT:
+        case viewer.Pane.DIFF:
             hint = "[ ] attempts   / find   w wrap   f full   g G ends   S save"
+        case viewer.Pane.ABOUT:
+            hint = "[ ] attempts   / find   f full   g G ends   S save"
         case viewer.Pane.QUARANTINE:
             hint = "Enter open   r try again   e its issues   a all   d diff   / filter"
         case viewer.Pane.ISSUES:

@@ -412,6 +412,7 @@ def test_a_text_is_saved_where_a_person_says_and_nothing_is_asked_of_the_fleet()
     assert look.typed == "~/app-1.1.log" and look.writing is not None
     assert pressed("backspace", "enter", look=look)[1] == [viewer.Save("~/app-1.1.lo")]
     assert pressed("escape", look=look)[1] == []
+    assert pressed("ctrl+u", "x", "enter", look=look)[1] == [viewer.Save("x")]
     odd = replace(FOLLOWED, pane=viewer.Pane.DIFF, opened=Pin("../../etc/x y", "run", 2))
     assert pressed("S", look=odd)[0].typed == "~/_.._etc_x_y.2.diff"
 

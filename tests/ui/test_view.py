@@ -15,12 +15,13 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from beads_workers.core import journal as rec
+from beads_workers.core.history import LandingHistory
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
-from beads_workers.ui.attempt import Pin, pin_issue
-from beads_workers.ui.bindings import help_lines
+from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue
+from beads_workers.ui.bindings import help_lines, press
 from beads_workers.ui.dashboard import draw, page_rows
-from beads_workers.ui.panels import short_diffstat
+from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
 from beads_workers.ui.viewer import (
     Look,
@@ -34,7 +35,9 @@ from beads_workers.ui.viewer import (
     key_of,
     rows_of,
 )
-from tests.support.landings import BRANCH, TIP, gate, night
+from tests.core.test_nights import run
+from tests.support.journals import Script
+from tests.support.landings import BRANCH, TIP, gate, night, refused, worked
 from tests.support.shares import examples
 from tests.ui.snapshots import BEGAN, EPOCH, after, agents_at_work, closed, ended, fleet, to_decide
 
@@ -395,7 +398,7 @@ def gate_rows(shown: list[str]) -> list[str]:
 
 def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
     shown = lines(after(*fleet(2), *night(), elapsed=50.0), age=2.0)
-    assert "── 3 landed on bw-landing/main, 1 to land ─" in "\n".join(shown)
+    assert "── 3 landed on bw-landing/main, 1 to land, 1 refused ─" in "\n".join(shown)
     (row,) = gate_rows(shown)
     assert row.endswith(" e") and " gate 2 " in row and re.search(r"(49|48) s", row)
     at = shown.index(row)
@@ -429,6 +432,13 @@ def test_while_nothing_lands_the_pane_says_why() -> None:
     shown = "\n".join(lines(after(LANDING_TIP, paused)))
     assert " nothing lands, main does not merge: a.py\n" in shown
     assert "nothing to land" in "\n".join(lines(after(LANDING_TIP)))
+
+
+def test_above_what_was_refused_nobody_reads_that_there_is_nothing_to_land() -> None:
+    one = [*worked("c"), *refused("c")]
+    shown = "\n".join(lines(after(*fleet(2), LANDING_TIP, *one)))
+    assert "0 landed on bw-landing/main, 1 refused" in shown
+    assert "nothing else to land" in shown and "nothing to land" not in shown
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 35), (200, 50)])
@@ -578,7 +588,7 @@ def test_an_open_attempt_has_four_rows_of_header_and_the_log_has_the_others(
     logged = [line for line in shown if re.fullmatch(r" line \d+", line)]
     assert len(logged) == rows - 5 and shown[-2] == " line 199"
     assert page_rows(snapshot, opened(snapshot), columns, rows) == rows - 5
-    assert shown[0].startswith(" beads-workers  running  0/13 closed")
+    assert "  running  0/13 closed  1 running" in f" {shown[0]}"
     assert shown[1].startswith("── W1 runs app-1, attempt 1") and shown[1].endswith("d diff  y why")
     assert shown[3].startswith(" x release") and shown[3].endswith("following")
 
@@ -641,6 +651,44 @@ def test_where_a_search_stands_is_told_in_lines_though_lines_go_on() -> None:
     text = ShownLog("a.log", rows, cuts=tuple(range(1, 100, 2)))
     shown = lines(snapshot, opened(snapshot, log=text, log_end=60))
     assert shown[3].endswith("line 30 of 50") and shown[-2] == " row 59"
+
+
+def test_the_keys_can_be_read_to_the_last_on_the_smallest_dashboard() -> None:
+    snapshot = after(*fleet(2))
+    look = Look(pane=Pane.HELP)
+    assert "twice: now" not in "\n".join(lines(snapshot, look, columns=60, rows=14))
+    page = page_rows(snapshot, look, 60, 14)
+    look, _ = press(look, "G", snapshot, page)
+    shown = lines(snapshot, look, columns=60, rows=14)
+    assert "twice: now" in shown[-2] and press(look, "j", snapshot, page)[0] == look
+    assert press(look, "g", snapshot, page)[0].top == 0
+
+
+def test_sentences_go_on_below_their_beginning_and_nothing_of_them_is_cut() -> None:
+    words = "quarantined after two attempts because the sum of the cart is three and not four"
+    rows = list(sentences([("why", [f"  {words}", ""]), ("attempts", ["one"])], 40))
+    assert rows[0] == "why" and rows[-2:] == ["attempts", "  one"] and rows[-3] == ""
+    assert rows[1].startswith("    quarantined") and rows[2].startswith("      ")
+    assert " ".join(row.strip() for row in rows[1:4]).strip() == words
+    assert all(len(row) <= 40 for row in rows)
+
+
+def test_an_attempt_that_was_tried_again_does_not_say_when_that_will_be() -> None:
+    script = Script()
+    script.attempt("W1", "app-1", 1.0, 2.0, "error", "requeue", error="E: 3 != 4")
+    script.attempt("W1", "app-1", 3.0, 4.0, "error", "requeue", number=2, error="E: 3 != 4")
+    snapshot = after(*fleet(1))
+    for number, said in ((1, "error, tried again: E"), (2, "error, again at once: E")):
+        pin = Pin("app-1", "run-1", number)
+        look = Look(pane=Pane.LOG, opened=pin, view=attempt_view(pin, [run(script, 1)]))
+        assert said in lines(snapshot, look)[2]
+
+
+def test_what_landed_in_an_earlier_run_is_known_in_the_next() -> None:
+    pin = Pin("app-1", "run-1", 1)
+    view = replace(AttemptView(pin), landing=LandingHistory(commit="1" * 40))
+    shown = lines(after(*fleet(1)), Look(pane=Pane.LOG, opened=pin, view=view))
+    assert shown[3].strip() == "app-1 landed as 111111111111"
 
 
 def test_the_sections_are_named_and_the_open_one_stands_out() -> None:
