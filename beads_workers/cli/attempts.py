@@ -36,7 +36,7 @@ def read_view(state_directory: Path, pin: Pin) -> AttemptView:
     from beads_workers.runtime.run_directory import RunDirectory
 
     directory = RunDirectory(state_directory)
-    runs = read_night(directory, pin.run_id).runs
+    runs = read_night(directory, pin.run_id, about=pin.issue_id).runs
     view = attempt_view(pin, runs)
     if view.attempts:
         return view
@@ -44,7 +44,7 @@ def read_view(state_directory: Path, pin: Pin) -> AttemptView:
     for run_id in list(reversed(earlier))[:RUNS_MAX]:
         if directory.beginning(run_id) is None:
             continue
-        older = attempt_view(pin, [read_run(directory, run_id)])
+        older = attempt_view(pin, [read_run(directory, run_id, pin.issue_id)])
         if older.attempts:
             return older
     return view

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.why import ISSUES_MAX, Looked, Scheduler, look, look_at_all, picture_of
+from beads_workers.cli.why import ISSUES_MAX, Scheduler, TrackerLook, look, look_at_all, picture_of
 from beads_workers.core.facts import NO_FLEET, Facts
 from beads_workers.core.source import Source, SourceError
 from beads_workers.core.text import json_line
 from beads_workers.exits import EXIT_TRACKER
-from beads_workers.ui.backlog import Backlog, as_json, backlog, grouped, lines, titles_of
+from beads_workers.ui.backlog import IssueBacklog, as_json, backlog, grouped, lines, titles_of
 from beads_workers.ui.words import State
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def print_backlog(
         for row in found.rows()
         if row.state in states and (not labels or row.issue_id in labelled)
     ]
-    found = grouped(rows, order, cut=found.cut, unseen=found.unseen)
+    found = replace(found, groups=grouped(rows, order))
     if json:
         print(json_line({"running": picture.has_fleet, **as_json(found)}))
         return len(rows)
@@ -66,7 +66,7 @@ def print_backlog(
     return len(rows)
 
 
-def facts_of(scheduler: Scheduler, looked: Looked) -> Facts:
+def facts_of(scheduler: Scheduler, looked: TrackerLook) -> Facts:
     """Return the facts about all that is in flight, remembered or listed, however many."""
     facts = scheduler.facts([])
     if facts.more:
@@ -102,12 +102,14 @@ class BacklogWatch:
         self._asking: threading.Thread | None = None
         self._scheduler: Scheduler | None = None
         self._source: Source | None = None
-        self._looked: Looked | None = None
-        self._found: Backlog | None = None
+        self._looked: TrackerLook | None = None
+        self._listed_at = 0.0
+        """Epoch seconds of the last listing."""
+        self._found: IssueBacklog | None = None
         self._ask_at = self._list_at = 0.0
         self._titles: Mapping[str, str] = {}
 
-    def of(self, snapshot: Fields) -> Backlog | None:
+    def of(self, snapshot: Fields) -> IssueBacklog | None:
         """Return the last answer; ask again beside it if that is old. Never waits."""
         now = self._clock()
         if now >= self._ask_at and (self._asking is None or not self._asking.is_alive()):
@@ -131,26 +133,28 @@ class BacklogWatch:
             looked = self._looked
             picture = picture_of(facts_of(scheduler, looked), looked)
             ids = [each.issue_id for each in looked.listed]
-            self._found = backlog(picture, ids, cut=looked.cut, titles=self._titles)
+            self._found = backlog(
+                picture, ids, cut=looked.cut, listed_at=self._listed_at, titles=self._titles
+            )
         except (CommandError, OSError) as error:
             # The fleet is ending, or has ended: what was known stays on the screen.
             self._scheduler = None
-            self._found = replace(self._found or Backlog(()), unseen=str(error))
+            self._found = replace(self._found or IssueBacklog(()), unseen=str(error))
 
-    def _listed(self, scheduler: Scheduler) -> Looked:
+    def _listed(self, scheduler: Scheduler) -> TrackerLook:
         from beads_workers.registry import kind_of
         from beads_workers.runtime.sources import open_source
 
-        began = self._clock()
+        began, self._listed_at = self._clock(), time.time()
         if not kind_of(scheduler.settings.source).capabilities.looks:
             self._list_at = float("inf")
-            return Looked()
+            return TrackerLook()
         try:
             if self._source is None:
                 self._source = open_source(scheduler.settings, "beads-workers/watch")
             return look_at_all(self._source)
         except SourceError as error:
-            return Looked(error=str(error), hint=error.hint)
+            return TrackerLook(error=str(error), hint=error.hint)
         finally:
             took = self._clock() - began
             self._list_at = began + max(LISTED_SECONDS, LISTED_SHARE * took)

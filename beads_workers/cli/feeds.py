@@ -86,7 +86,7 @@ class FleetFeed:
         return messages
 
     def _is_restarted(self) -> bool:
-        from beads_workers.cli.restart import is_restarted
+        from beads_workers.runtime.endings import is_restarted
 
         if self._directory is None or not self._run_id:
             return False

@@ -160,6 +160,7 @@ class Wrapping:
 
     def of(self, log: ShownLog, width: int) -> ShownLog:
         """Return the same text in rows of at most ``width`` columns."""
+        self._forget(log.first, width)
         known, of = len(self._lines), (log.first, width)
         shrank = known >= len(log.lines)
         if shrank or self._of != of or list(log.lines[:known]) != self._lines:
@@ -172,6 +173,16 @@ class Wrapping:
         if log.lines:
             self._add(log, len(log.lines) - 1, rows, cuts, times)
         return replace(log, lines=rows, cuts=cuts, times=times)
+
+    def _forget(self, first: int, width: int) -> None:
+        """Drop the rows of lines that a long text has lost at its beginning."""
+        before, same_width = self._of[0], self._of[1] == width
+        if not same_width or not before < first <= before + len(self._lines):
+            return
+        rows = ShownLog("", self._rows, before, cuts=self._cuts).row_of(first + 1) - 1 - before
+        self._cuts = [cut - rows for cut in self._cuts if cut >= rows]
+        del self._rows[:rows], self._times[:rows], self._lines[: first - before]
+        self._of = (first, width)
 
     def _add(
         self, log: ShownLog, number: int, rows: list[str], cuts: list[int], times: list[str]

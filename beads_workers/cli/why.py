@@ -162,7 +162,7 @@ def why(
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class TrackerLook:
     """Answers of the tracker, or why it could not be read. ``listed``: the whole backlog."""
 
     seen: dict[IssueId, Seen] = field(default_factory=dict)
@@ -252,31 +252,31 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
         print(line)
 
 
-def look(settings: FleetSettings, issue_id: IssueId | None) -> Looked:
+def look(settings: FleetSettings, issue_id: IssueId | None) -> TrackerLook:
     """Read one issue with everything it waits for, or the whole backlog."""
     if not kind_of(settings.source).capabilities.looks:
-        return Looked({})  # Only the sender sees jobs outside the fleet.
+        return TrackerLook({})  # Only the sender sees jobs outside the fleet.
     with closing(open_source(settings, "beads-workers/why")) as source:
         try:
             return _look_at(source, issue_id) if issue_id else look_at_all(source)
         except SourceError as error:
-            return Looked({}, error=str(error), hint=error.hint)
+            return TrackerLook({}, error=str(error), hint=error.hint)
 
 
-def _look_at(source: Source, issue_id: IssueId) -> Looked:
+def _look_at(source: Source, issue_id: IssueId) -> TrackerLook:
     seen = look_down(source, [issue_id])
     found = seen.get(issue_id)
     might_run = found is not None and found.status == "open"
-    return Looked(seen, ready=source.ready() if might_run else None)
+    return TrackerLook(seen, ready=source.ready() if might_run else None)
 
 
-def look_at_all(source: Source) -> Looked:
+def look_at_all(source: Source) -> TrackerLook:
     """Return the whole backlog, up to ``ROWS_MAX`` issues. Raise ``SourceError``."""
     listed = source.unfinished(ROWS_MAX)
     # Issues that are missing in a complete list are finished, and block nothing.
     cut = len(listed) == ROWS_MAX
     seen = look_down(source, (), listed) if cut else {each.issue_id: each for each in listed}
-    return Looked(seen, tuple(listed), source.ready())
+    return TrackerLook(seen, tuple(listed), source.ready())
 
 
 class Scheduler:
@@ -316,7 +316,7 @@ class Scheduler:
         return from_plain(Facts, answer["facts"])
 
 
-def picture_of(facts: Facts, looked: Looked) -> Picture:
+def picture_of(facts: Facts, looked: TrackerLook) -> Picture:
     """Return what is known now: of the fleet, and of the tracker."""
     now = time.time()
     return Picture(

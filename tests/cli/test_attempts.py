@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from beads_workers.cli.attempts import AttemptReader, Beside, diff_lines, log_path, read_view
-from beads_workers.core.history import Attempt, LandingHistory
+from beads_workers.core.history import Attempt, LandingHistory, fold
 from beads_workers.core.receipts import Receipt
 from beads_workers.executors.files import log_file, output_file
-from beads_workers.ui.attempt import AttemptView, Pin, Tried
+from beads_workers.runtime.journal_file import read_journal
+from beads_workers.ui.attempt import AttemptView, Pin, Tried, attempt_view
 from beads_workers.worktrees.diffs import diff
 from beads_workers.worktrees.git import GitError
+from tests.oracles.journals import KEPT
 from tests.support.fleet import until
 from tests.support.journals import Script, started
 from tests.support.repository import commit, git
@@ -44,6 +46,26 @@ def test_attempts_of_earlier_runs_are_found_where_the_night_has_none(tmp_path: P
     assert view.tried is not None and view.tried.attempt.error == "E: 3 != 4"
     assert view.pin.run_id == "20261121-222640.000-aaaaaa"
     assert read_view(tmp_path, Pin("c", "20261122-222640.000-bbbbbb")).attempts == ()
+
+
+def runs_kept() -> list[Path]:
+    """The folders of the runs of all kept histories of real fleets."""
+    return sorted({path.parent for path in KEPT.rglob("journal.jsonl")})
+
+
+@pytest.mark.share(3)
+@pytest.mark.parametrize("run", runs_kept(), ids=lambda run: str(run.relative_to(KEPT)))
+def test_what_is_read_about_one_issue_is_what_the_whole_journal_tells_of_it(run: Path) -> None:
+    journal = run / "journal.jsonl"
+    whole = fold(read_journal(journal))
+    if whole is None:
+        return  # A start that was refused.
+    assert {*read_journal(journal, "no such issue")} < {*read_journal(journal)}
+    for issue in whole.issues:
+        part = fold(read_journal(journal, issue.issue_id))
+        assert part is not None and part.seconds == whole.seconds
+        pin = Pin(issue.issue_id, whole.run_id)
+        assert attempt_view(pin, [part]) == attempt_view(pin, [whole])
 
 
 def test_a_log_is_that_of_the_attempt_whatever_its_worker_runs_now(tmp_path: Path) -> None:

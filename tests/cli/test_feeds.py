@@ -16,7 +16,7 @@ import pytest
 
 from beads_workers.cli.client import try_to_connect
 from beads_workers.cli.feeds import PAUSE_SECONDS_MAX, FleetFeed, ReplayFeed
-from beads_workers.cli.restart import RESTART_FILE
+from beads_workers.runtime.endings import RESTART_FILE
 from beads_workers.ui.viewer import Faster
 
 

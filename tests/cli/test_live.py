@@ -191,6 +191,21 @@ def test_a_text_that_grows_is_wrapped_as_if_it_had_been_there_at_once(
     assert all(columns(row) <= max(2, width) for row in whole.lines)
 
 
+@given(
+    st.lists(st.text("ab ", max_size=20), min_size=8, max_size=30),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), max_size=5),
+)
+def test_a_text_that_loses_its_beginning_is_wrapped_as_if_it_had_begun_there(
+    lines: list[str], steps: list[tuple[int, int]]
+) -> None:
+    wrapping, first, end = Wrapping(), 0, 1
+    for lost, more in steps:
+        end = min(len(lines), end + more)
+        first = min(first + lost, end - 1)
+        text = ShownLog("x", lines[first:end], first)
+        assert wrapping.of(text, 7) == Wrapping().of(text, 7)
+
+
 def test_a_row_of_a_wrapped_text_is_safe_to_show_and_only_a_lines_first_one_has_its_time() -> None:
     text = ShownLog("x", ["\x1b[2J\u202e", "b" * 9], times=("", "12:00:00"))
     shown = Wrapping().of(text, 6)

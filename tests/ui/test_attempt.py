@@ -10,7 +10,13 @@ from beads_workers.core import journal as rec
 from beads_workers.core.history import History
 from beads_workers.core.nights import night
 from beads_workers.core.receipts import Receipt
+from beads_workers.ui import bindings
 from beads_workers.ui.attempt import (
+    ANSWER,
+    APPROVE,
+    REJECT,
+    RELEASE,
+    RETRY,
     AttemptView,
     Pin,
     about,
@@ -23,6 +29,7 @@ from beads_workers.ui.attempt import (
     running,
     stamp,
 )
+from beads_workers.ui.viewer import ATTEMPT
 from tests.core.test_nights import run
 from tests.support.journals import BEGAN_AT, Script
 from tests.support.landings import night as landings
@@ -160,6 +167,13 @@ def test_each_state_of_an_issue_has_its_actions() -> None:
     assert keys("app-2", *to_decide()) == "vV"
     assert keys("app-9", *to_decide()) == ""
     assert keys("app-1", *fleet(1, busy=1), quarantined, rec.RunEnded(0)) == ""
+
+
+def test_each_action_is_a_key_of_an_attempt_and_a_button_of_the_page() -> None:
+    for action in (RELEASE, RETRY, ANSWER, APPROVE, REJECT):
+        keyed = [key for row in bindings.ROWS for key in row.keys if key.names == action.key]
+        assert any(set(ATTEMPT) <= set(key.panes) for key in keyed), action
+        assert action.button in {button.name for button in bindings.BUTTONS}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from beads_workers.core.history import LandingHistory
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue, pin_worker
-from beads_workers.ui.bindings import help_lines
+from beads_workers.ui.bindings import help_lines, press
 from beads_workers.ui.dashboard import draw, page_rows
 from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
@@ -38,7 +38,7 @@ from beads_workers.ui.viewer import (
 )
 from tests.core.test_nights import run
 from tests.support.journals import Script
-from tests.support.landings import BRANCH, TIP, gate, night
+from tests.support.landings import BRANCH, TIP, gate, night, refused, worked
 from tests.support.shares import examples
 from tests.ui.snapshots import BEGAN, EPOCH, after, agents_at_work, closed, ended, fleet, to_decide
 
@@ -110,6 +110,13 @@ def test_a_task_shows_how_far_it_is_beside_its_title() -> None:
     assert " 40% compiles " in row and cell_len(row) <= 80
     (row,) = [line for line in lines(after(*fleet(2, busy=1))) if line.startswith(" W1")]
     assert "%" not in row
+
+
+def test_titles_stand_below_each_other_whatever_attempt_it_is() -> None:
+    again = rec.Started("app-1", "W1", 12, "r", "A title")
+    shown = [x for x in lines(after(*fleet(3, busy=3, title="A title"), again)) if "A title" in x]
+    assert len({each.index("A title") for each in shown[:3]}) == 1
+    assert "A title  " in shown[0] and "attempt 12" in shown[0]
 
 
 def test_ids_take_the_room_of_the_longest_and_titles_have_the_rest() -> None:
@@ -212,7 +219,7 @@ def test_one_try_is_one_try() -> None:
     )
     snapshot = after(*fleet(1), quarantined)
     assert any("quarantined after 1 attempt: E" in line for line in lines(snapshot))
-    assert any("1 attempt " in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
+    assert any("1 attempt: E" in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
 
 
 def test_the_hours_of_a_run_stand_beside_its_state() -> None:
@@ -422,7 +429,7 @@ def gate_rows(shown: list[str]) -> list[str]:
 
 def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
     shown = lines(after(*fleet(2), *night(), elapsed=50.0), age=2.0)
-    assert "── 3 landed on bw-landing/main, 1 to land ─" in "\n".join(shown)
+    assert "── 3 landed on bw-landing/main, 1 to land, 1 refused ─" in "\n".join(shown)
     (row,) = gate_rows(shown)
     assert row.endswith(" e") and " gate 2 " in row and re.search(r"(49|48) s", row)
     at = shown.index(row)
@@ -433,7 +440,11 @@ def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
 
 def test_an_outcome_that_has_not_landed_says_that_it_waits() -> None:
     shown = "\n".join(lines(after(*fleet(2), *night())))
-    assert "waits to land: Do e" in shown and "waits to land: Do a" not in shown
+    waiting = [
+        line.split("  waits to land")[0] for line in shown.splitlines() if "waits to" in line
+    ]
+    assert any("Do e" in line for line in waiting)
+    assert not any("Do a" in line for line in waiting)
 
 
 def test_a_train_is_named_by_its_issues_and_its_length() -> None:
@@ -452,6 +463,13 @@ def test_while_nothing_lands_the_pane_says_why() -> None:
     shown = "\n".join(lines(after(LANDING_TIP, paused)))
     assert " nothing lands, main does not merge: a.py\n" in shown
     assert "nothing to land" in "\n".join(lines(after(LANDING_TIP)))
+
+
+def test_above_what_was_refused_nobody_reads_that_there_is_nothing_to_land() -> None:
+    one = [*worked("c"), *refused("c")]
+    shown = "\n".join(lines(after(*fleet(2), LANDING_TIP, *one)))
+    assert "0 landed on bw-landing/main, 1 refused" in shown
+    assert "nothing else to land" in shown and "nothing to land" not in shown
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 35), (200, 50)])
@@ -664,6 +682,17 @@ def test_where_a_search_stands_is_told_in_lines_though_lines_go_on() -> None:
     text = ShownLog("a.log", rows, cuts=tuple(range(1, 100, 2)))
     shown = lines(snapshot, opened(snapshot, log=text, log_end=60))
     assert shown[3].endswith("line 30 of 50") and shown[-2] == " row 59"
+
+
+def test_the_keys_can_be_read_to_the_last_on_the_smallest_dashboard() -> None:
+    snapshot = after(*fleet(2))
+    look = Look(pane=Pane.HELP)
+    assert "twice: now" not in "\n".join(lines(snapshot, look, columns=60, rows=14))
+    page = page_rows(snapshot, look, 60, 14)
+    look, _ = press(look, "G", snapshot, page)
+    shown = lines(snapshot, look, columns=60, rows=14)
+    assert "twice: now" in shown[-2] and press(look, "j", snapshot, page)[0] == look
+    assert press(look, "g", snapshot, page)[0].top == 0
 
 
 def test_sentences_go_on_below_their_beginning_and_nothing_of_them_is_cut() -> None:
