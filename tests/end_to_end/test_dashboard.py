@@ -202,7 +202,7 @@ def test_what_failed_and_what_landed_is_three_keys_away_and_stays_over_a_restart
     screen.wait_for(lambda text: "ran bw-2, attempt 2 (2 of 2)" in text and "this is the" in text)
     assert "not 4" not in screen.text()
     screen.keys("w")
-    screen.wait_for(lambda text: "not 4" in text and "bw-2 is quarantined; r try" in text)
+    screen.wait_for(lambda text: "not 4" in text and "bw-2 is quarantined: r try" in text)
     screen.keys("[")
     screen.wait_for("ran bw-2, attempt 1 (1 of 2)")
     screen.keys("y")
