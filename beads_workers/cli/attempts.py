@@ -7,6 +7,7 @@ server of the live page has a thread for each request.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -174,17 +175,19 @@ def save(path: str, log: Path | None, lines: Sequence[str]) -> str:
     from beads_workers.cli.logs import readable_lines
     from beads_workers.core.text import counted, printable
 
-    place, count = Path(path).expanduser().absolute(), 0
+    count = 0
     try:
+        place = Path(path).expanduser().absolute()
         # A file that is there is not replaced, and a link is not followed.
-        with place.open("x", encoding="utf-8") as file:
+        opened = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(opened, "w", encoding="utf-8") as file:
             for line in readable_lines(log) if log is not None else lines:
                 file.write(f"{line}\n")
                 count += 1
     except FileExistsError:
         return f"{printable(path)} is there already: choose another name"
-    except OSError as error:
-        return f"{printable(path)} cannot be written: {error.strerror}"
+    except (OSError, RuntimeError) as error:  # The second: nobody has the home of ``~name``.
+        return printable(f"{path} cannot be written: {getattr(error, 'strerror', error)}", 300)
     return f"{counted(count, 'line')} in {printable(str(place))}"
 
 

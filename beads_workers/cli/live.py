@@ -37,6 +37,9 @@ MESSAGE_SECONDS = 5.0
 END_SECONDS = 1.0
 """Time for which the last frame of a run is shown before the summary."""
 
+READ_SECONDS = 600.0
+"""Time after the last key for which an open attempt is shown although the run has ended."""
+
 Caption = Callable[[Mapping[str, Any], float], str]
 """(snapshot, its age in seconds) -> caption of this moment, in one line."""
 
@@ -104,6 +107,9 @@ class _Live:
         """Time of the next frame; every event can bring it forward."""
         self._drawn_at = 0.0
         self._said_at = 0.0
+        self._key_at = 0.0
+        """Time of the last key."""
+        self._told_end = False
 
     def run(self) -> DashboardResult:
         while self._seen is None:
@@ -204,7 +210,16 @@ class _Live:
             self._say(message.get("error") or message.get("text") or "")
 
     def _handle_end(self) -> None:
-        """Handle the end of the fleet: draw its last snapshot, and show it for a moment."""
+        """Handle the end of the fleet: draw its last snapshot, and show it for a moment.
+
+        If a person reads an attempt, it stays until the person leaves it.
+        """
+        read = self._look.in_attempt and time.monotonic() < self._key_at + READ_SECONDS
+        if read and self._signal is None:
+            if not self._told_end:
+                self._told_end = True
+                self._say("the run has ended; q goes back and leaves")
+            return
         if self._ended is not None and self._signal is None:
             self._terminal.wait([], max(0.0, self._drawn_at + FRAME_SECONDS - time.monotonic()))
             self._draw(time.monotonic())
@@ -223,10 +238,11 @@ class _Live:
         if key == "ctrl+l":
             self._terminal.draw(self._lines, full=True)
             return
+        self._key_at = time.monotonic()
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
         self._look, wish = bindings.press(self._look, key, self._snapshot, rows)
         # If the key shows a message, the message counts from now.
-        self._said_at = time.monotonic()
+        self._said_at = self._key_at
         self._draw_at = 0.0
         if wish is not None:
             self._carry_out(wish)
@@ -260,6 +276,10 @@ class _Live:
     def _signalled(self, number: int) -> None:
         if self._look.role is not viewer.Role.START:
             self._seen = DashboardResult(Left.LEFT, self._ended, number)
+        elif self._feed.ended:  # Only an attempt was still being read.
+            self._seen = DashboardResult(
+                Left.ENDED if self._ended else Left.LOST, self._ended, self._signal
+            )
         elif self._signal is None:
             self._signal = number
             self._feed.ask("bw.stop", {})

@@ -301,10 +301,11 @@ def actions(issue_id: str, snapshot: Fields) -> tuple[IssueAction, ...]:
     return by_state.get(state[0], ())
 
 
-def now(pin: Pin, snapshot: Fields, landed: str = "") -> str:
+def now(pin: Pin, snapshot: Fields, landed: str = "", can: str = "") -> str:
     """Return in one line what became of the issue, and what runs there now; "" while it runs.
 
     ``landed``: the commit that landed, as the journals have it; a snapshot is of one run only.
+    ``can``: what a person can do, in words.
     """
     if running(pin, snapshot) is not None:
         return ""
@@ -314,7 +315,9 @@ def now(pin: Pin, snapshot: Fields, landed: str = "") -> str:
     other = worker["issue_id"] if worker else None
     here = pin.run_id == snapshot["run_id"]
     runs = f"{pin.worker_id} runs {other}" if here and other and other != pin.issue_id else ""
-    return ", ".join(part for part in (issue and f"{pin.issue_id} {issue}", runs) if part)
+    state = f"{pin.issue_id} {issue}" if issue else ""
+    stands = ": ".join(part for part in (state, can) if part)
+    return "; ".join(part for part in (stands, runs) if part)
 
 
 def _standing(issue_id: str, snapshot: Fields) -> tuple[str, str]:

@@ -477,12 +477,12 @@ def _now_row(
     pin, keyed = look.opened, look.role in bindings.LIVE
     landing = look.view.landing if look.view is not None else None
     landed = landing.commit if landing is not None else ""
-    said = now(pin, snapshot, landed) if pin is not None and not shown.running else ""
     can = actions(shown.issue_id, snapshot) if keyed else ()
     keys = ", ".join(f"{each.key} {each.label}" for each in can)
-    style = "attention" if can and not shown.running else "muted"
+    over = pin is not None and not shown.running
+    said = now(pin, snapshot, landed, keys) if pin is not None and over else keys
     row = Row(width).add(" ")
-    row.fill("; ".join(part for part in (said, keys) if part), style, leave=columns(place) + 3)
+    row.fill(said, "attention" if can and over else "muted", leave=columns(place) + 3)
     return row.add("  ").add(place, style=_place_style(place)).text()
 
 

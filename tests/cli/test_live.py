@@ -229,6 +229,8 @@ def test_a_whole_log_is_saved_as_it_is_read_and_no_file_is_replaced(tmp_path: Pa
         assert "is there already" in save(str(tmp_path / name), None, ["x"])
     assert there.read_text() == "mine\n"
     assert "cannot be written: No such file" in save(str(tmp_path / "no" / "x"), None, [])
+    assert "cannot be written" in save("~nobody-of-this-name/x", None, [])
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
     assert save(str(tmp_path / "diff"), None, ["+a", "-b"]).startswith("2 lines in ")
     assert (tmp_path / "diff").read_text() == "+a\n-b\n"
 

@@ -143,6 +143,26 @@ def test_ctrl_c_requeues_what_runs_and_leaves_the_terminal_as_it_was(
     assert {status for status, _ in embedded.read_all().values()} == {"open"}
 
 
+@pytest.mark.parametrize("leaves", ["q", "C-c"])
+def test_an_attempt_that_is_read_when_the_run_ends_stays_until_one_leaves(
+    embedded: EmbeddedProject, screens: list[TmuxScreen], leaves: str
+) -> None:
+    embedded.create_many([{}])
+    screen = open_screen(screens, embedded)
+    screen.type(f"bw start -n 1 --until-empty -- sh -c '{STEP}; echo the end'; echo code $?")
+    screen.wait_for("1 busy")
+    screen.keys("Enter")
+    screen.wait_for("hello from bw-1")
+    (embedded.folder / "go").touch()
+    shown = screen.wait_for("the run has ended; q goes back and leaves")
+    assert " the end" in shown.splitlines() and "W1 ran bw-1, attempt 1" in shown
+    until(lambda: call(embedded, "status").returncode == 3)
+    screen.keys(leaves)
+    shown = screen.wait_for(lambda text: re.search(r"^code \d", text, re.MULTILINE) is not None)
+    assert "closed 1" in shown and "\ncode 0\n" in shown
+    as_before(screen, embedded)
+
+
 def test_leaving_the_fleet_in_the_background_lets_it_live(
     embedded: EmbeddedProject, screens: list[TmuxScreen]
 ) -> None:
@@ -211,7 +231,7 @@ def test_what_failed_and_what_landed_is_three_keys_away_and_stays_over_a_restart
     screen.wait_for(lambda text: "ran bw-2, attempt 2 (2 of 2)" in text and "this is the" in text)
     assert "not 4" not in screen.text()
     screen.keys("w")
-    screen.wait_for(lambda text: "not 4" in text and "bw-2 is quarantined; r try" in text)
+    screen.wait_for(lambda text: "not 4" in text and "bw-2 is quarantined: r try" in text)
     screen.keys("[")
     screen.wait_for("ran bw-2, attempt 1 (1 of 2)")
     screen.keys("y")

@@ -141,7 +141,7 @@ def test_what_runs_on_the_worker_of_an_ended_attempt_is_said_in_one_line() -> No
     records = [*fleet(2, busy=1), ended("app-1", outcome="error", verdict="quarantined")]
     snapshot = after(*records, rec.Started("app-7", "W1", 1, "r7", "next"))
     pin = pin_outcome(snapshot["outcomes"][0], snapshot)
-    assert now(pin, snapshot) == "app-1 is quarantined, W1 runs app-7"
+    assert now(pin, snapshot) == "app-1 is quarantined; W1 runs app-7"
     assert stamp("app-1", snapshot) != stamp("app-1", after(*fleet(2, busy=1)))
 
 

@@ -644,7 +644,7 @@ def test_when_an_open_attempt_ends_one_line_says_what_became_of_it_and_what_runs
     first, second = lines(before, look), lines(later, look)
     assert "W1 runs app-1, attempt 1" in first[1] and "W1 ran app-1, attempt 1" in second[1]
     assert "quarantined after 1 attempt: E: 3 != 4" in second[2]
-    assert second[3].startswith(" app-1 is quarantined, W1 runs app-7; r try again")
+    assert second[3].startswith(" app-1 is quarantined: r try again; W1 runs app-7")
     assert first[4:-1] == second[4:-1], "the log stays where it is"
 
 
