@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from beads_workers.core.receipts import SHA_CHARS
-from beads_workers.core.text import counted
 from beads_workers.ui.attempt import Pin, pin_issue
 from beads_workers.ui.backlog import issue_rows
 from beads_workers.ui.viewer import (
@@ -473,6 +472,26 @@ RESUMED = ("paused", "waiting")
 """States of a run that a person ends with 'resume'."""
 
 
+UNDONE_BY: Mapping[str, str] = MappingProxyType(
+    {"bw.pause": "p", "bw.resume": "p", "bw.scale": "+ -", "bw.retry": "x"}
+)
+"""Requests that a key takes back, and the key: they are made at once. All others ask first: a
+killed task is lost, and what landed or was sent back stays so. A text that a person types
+(``Writing``) is its own question: Enter sends it, Escape does not."""
+
+
+def can_be_undone(ask: Ask) -> bool:
+    """Return whether one key takes a request back; for several issues at once, none does."""
+    return ask.control in UNDONE_BY and len(ask.fields.get("issue_ids", ())) <= 1
+
+
+def _surely(look: Look, ask: Ask, text: str) -> Pressed:
+    """Make a request, or first ask whether to, if it cannot be undone."""
+    if can_be_undone(ask):
+        return look, ask
+    return replace(look, question=Question(f"{text} y yes, n no", {"y": ask})), None
+
+
 def _pause(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     return look, Ask("bw.resume" if snapshot["state"] in RESUMED else "bw.pause")
 
@@ -500,10 +519,9 @@ def _release(look: Look, snapshot: Fields, _rows: int) -> Pressed:
         return replace(look, message="choose a busy worker first"), None
     text = (
         f"release {issue_id}? Its task on {row['worker_id']} is ended, and the issue is"
-        " left alone until you retry it. y yes, n no"
+        " left alone until you retry it."
     )
-    question = Question(text, {"y": Ask("bw.release", {"issue_ids": [issue_id]})})
-    return replace(look, question=question), None
+    return _surely(look, Ask("bw.release", {"issue_ids": [issue_id]}), text)
 
 
 def _unfold(look: Look, snapshot: Fields, _rows: int) -> Pressed:
@@ -523,14 +541,14 @@ def _retry(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     """Retry the chosen issue if it is quarantined, or all of the chosen cause."""
     row = chosen_row(look, snapshot, look.part) if look.part in FOLDED else None
     if row is not None and "issue_ids" in row and not look.in_attempt:
-        return replace(look, question=_again(row["issue_ids"])), None
+        return _again(look, row["issue_ids"])
     issue_id = _subject(look, snapshot)
     quarantined = {each["issue_id"] for each in snapshot["quarantined"]}
     if not quarantined:
         return replace(look, message="nothing is quarantined"), None
-    if issue_id not in quarantined:
+    if issue_id is None or issue_id not in quarantined:
         return replace(look, message="r tries a quarantined issue again; 3 shows them"), None
-    return look, Ask("bw.retry", {"issue_ids": [issue_id]})
+    return _again(look, [issue_id])
 
 
 def _retry_all(look: Look, snapshot: Fields, _rows: int) -> Pressed:
@@ -540,12 +558,11 @@ def _retry_all(look: Look, snapshot: Fields, _rows: int) -> Pressed:
         return replace(look, message="a tries all that is quarantined again; 3 shows it"), None
     if not ids:
         return replace(look, message="nothing is quarantined"), None
-    return replace(look, question=_again(ids)), None
+    return _again(look, ids)
 
 
-def _again(ids: list[str]) -> Question:
-    text = f"try {counted(len(ids), 'issue')} again? y yes, n no"
-    return Question(text, {"y": Ask("bw.retry", {"issue_ids": ids})})
+def _again(look: Look, ids: list[str]) -> Pressed:
+    return _surely(look, Ask("bw.retry", {"issue_ids": ids}), f"try {len(ids)} issues again?")
 
 
 # --- what a person decides ---
@@ -569,9 +586,8 @@ def _approve(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     if (row := _decided(look, snapshot, "commit")) is None:
         return replace(look, message="v approves a branch: choose one"), None
     issue_id, commit = row["issue_id"], row["commit"]
-    text = f"land {issue_id} at {commit[:SHA_CHARS]}? y yes, n no"
     wish = Ask("bw.approve", {"commits": {issue_id: commit}})
-    return replace(look, question=Question(text, {"y": wish})), None
+    return _surely(look, wish, f"land {issue_id} at {commit[:SHA_CHARS]}?")
 
 
 def _reject(look: Look, snapshot: Fields, _rows: int) -> Pressed:

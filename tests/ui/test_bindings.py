@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 UI = ROOT / "beads_workers" / "ui"
 CLI = (ROOT / "docs" / "CLI.md").read_text()
 IN_LIST = viewer.Look(pane=viewer.Pane.QUARANTINE, part=viewer.Part.QUARANTINED)
+IN_DECISIONS = viewer.Look(pane=viewer.Pane.DECISIONS, part=viewer.Part.DECISIONS)
 KEYS = [
     (role, pane, name, key)
     for row in bindings.ROWS
@@ -62,6 +63,38 @@ def test_what_cannot_be_undone_asks_first_and_nothing_else_does() -> None:
             continue
         after, _ = bindings.press(replace(look, role=role), name, snapshot)
         assert (after.question is not None) is key.asks, name
+
+
+def test_a_request_is_made_at_once_exactly_if_a_key_takes_it_back() -> None:
+    views = [
+        (viewer.Look(), BUSY),
+        (IN_LIST, QUARANTINE),
+        *(
+            (replace(IN_DECISIONS, chosen={viewer.Part.DECISIONS: issue_id}), DECISIONS)
+            for issue_id in ("app-1", "app-2")
+        ),
+    ]
+    at_once, asked, typed = set(), set(), set()
+    for (look, snapshot), (_, _, name, _) in product(views, KEYS):
+        after, wish = bindings.press(replace(look, role=viewer.Role.START), name, snapshot)
+        if isinstance(wish, viewer.Ask):
+            assert bindings.can_be_undone(wish)
+            at_once.add(wish.control)
+        if after.writing is not None:
+            typed.add(after.writing.control)
+        for answer in after.question.answers.values() if after.question else ():
+            if isinstance(answer, viewer.Ask):
+                assert not bindings.can_be_undone(answer)
+                asked.add(answer.control)
+    assert at_once == {"bw.pause", "bw.scale", "bw.retry"}
+    assert asked == {"bw.release", "bw.approve", "bw.stop", "bw.retry"}
+    assert typed == {"bw.answer", "bw.reject"}
+
+
+@pytest.mark.parametrize("several", [["a", "b"], ["a"]])
+def test_one_retry_can_be_taken_back_and_many_at_once_cannot(several: list[str]) -> None:
+    ask = viewer.Ask("bw.retry", {"issue_ids": several})
+    assert bindings.can_be_undone(ask) is (len(several) == 1)
 
 
 @pytest.mark.parametrize("table", [bindings.keys_table, bindings.buttons_table])
