@@ -20,7 +20,7 @@ from beads_workers.cli.person import signed
 from beads_workers.core.text import printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt import about
-from beads_workers.ui.dashboard import draw, page_rows, shows_log
+from beads_workers.ui.dashboard import RUN_STYLES, draw, page_rows, shows_log, tallest
 from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 
@@ -142,6 +142,7 @@ class _Live:
         if self._caption is not None:
             caption = self._caption(self._snapshot, self._feed.age())
             self._look = replace(self._look, caption=caption)
+        self._look = replace(self._look, tallest=tallest(self._look, self._snapshot))
         picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
         self._lines = self._renderer.lines(picture, columns, rows)
         self._terminal.draw(self._lines)
@@ -207,7 +208,9 @@ class _Live:
         elif message.get("text") == "detached":
             self._seen = DashboardResult(Left.DETACHED, signal=self._signal)
         else:
-            self._say(message.get("error") or message.get("text") or "")
+            text = message.get("error") or message.get("text") or ""
+            # The new state of the fleet stands in the head, and may change again.
+            self._say("" if text in RUN_STYLES else text)
 
     def _handle_end(self) -> None:
         """Handle the end of the fleet: draw its last snapshot, and show it for a moment.

@@ -707,9 +707,9 @@ ROWS = (
     ),
     BindingRow(
         "f s", "only some states; sort: time, cost, name, ...",
-        "show only some states: busy or idle workers, failed or done attempts, landed, refused or"
-        " waiting branches, issues of one state. Sort the workers by time, cost or name, the issues"
-        " by priority, time, id or title",
+        "show only some states: busy or idle workers, failed or done attempts, branches that landed"
+        " or did not or wait, issues of one state. Sort the workers by time, cost or name, the"
+        " issues by priority, time, id or title",
         (
             Binding("f", _filter, {Pane.FLEET, Pane.LANDING, Pane.ISSUES}),
             Binding("s", _sort, {Pane.FLEET, Pane.ISSUES}),

@@ -12,6 +12,7 @@ from rich.text import Text
 from beads_workers.core.text import columns as width_of
 from beads_workers.ui.agents import account, clock, hours, spent
 from beads_workers.ui.issues import issues, quarantined
+from beads_workers.ui.lines import FOLDED_MIN
 from beads_workers.ui.panels import (
     LANDING_ROWS,
     LANDING_ROWS_MIN,
@@ -35,6 +36,7 @@ from beads_workers.ui.viewer import (
     Part,
     Role,
     needing_you,
+    rows_of,
     wall_clock,
 )
 
@@ -331,7 +333,7 @@ def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
     room = Room(columns, rows - taken)
     if look.pane is not Pane.FLEET:
         return max(1, room.rows - 1)
-    layout = room.layout(_workers(snapshot), lands=bool(snapshot["landing"]))
+    layout = room.layout(_workers(snapshot, look), lands=bool(snapshot["landing"]))
     return max(1, (layout.workers if look.part is Part.WORKERS else layout.outcomes) - 1)
 
 
@@ -368,7 +370,7 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
 
 
 def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:
-    layout = room.layout(_workers(snapshot), lands=bool(snapshot["landing"]))
+    layout = room.layout(_workers(snapshot, look), lands=bool(snapshot["landing"]))
     width = room.columns * 11 // 20 if room.wide else room.columns
     lists = _padded(
         workers(snapshot, look, age, width, layout.workers - 1, marked=layout.attempt > 0),
@@ -401,10 +403,16 @@ def _padded(drawn: Iterator[Text], width: int, rows: int) -> list[Text]:
     return here + [Row(width).text() for _ in range(rows - len(here))]
 
 
-def _workers(snapshot: Fields) -> int:
-    # If workers leave, everything below them keeps its place.
-    most: int = snapshot["workers_peak"]
-    return max(len(snapshot["workers"]), most)
+def _workers(snapshot: Fields, look: Look) -> int:
+    # If workers leave or fall idle, everything below them keeps its place.
+    most = max(len(snapshot["workers"]), snapshot["workers_peak"])
+    listed = len(rows_of(look, snapshot, Part.WORKERS))
+    return most if most < FOLDED_MIN else max(look.tallest, listed)
+
+
+def tallest(look: Look, snapshot: Fields) -> int:
+    """Return the most rows that the list of workers has had, filtered or not."""
+    return max(look.tallest, len(rows_of(Look(), snapshot, Part.WORKERS)))
 
 
 def _needs_rows(rows: int) -> int:
@@ -421,6 +429,7 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
         elif index < len(needs):
             row.add("! ", style="attention.strong")
             text, todo = needs[index]["text"], f"-> {needs[index]['remedy']}"
+            text = text.removeprefix("paused: ")  # The head says so.
             more = f"  (and {len(needs) - room} more)" if room <= index + 1 < len(needs) else ""
             # Commands are aligned, unless a longer text leaves enough space for its command.
             half, rest = max(20, row.room // 2), row.room - 2 - width_of(todo) - len(more)

@@ -11,7 +11,7 @@ from beads_workers.ui import viewer
 from beads_workers.ui.backlog import note_of
 from beads_workers.ui.panels import id_room_of, left_out, short_id
 from beads_workers.ui.rows import CHOSEN, Row, rule
-from beads_workers.ui.words import STATE_TITLES, State, duration
+from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES, State, duration
 
 STYLES = {
     State.NEEDS_YOU: "attention",
@@ -135,7 +135,7 @@ def _row(
     left = width - 3 - id_room - beside
     row.add(shown["title"], max(0, left // 2 - (len(indent) - 2))).add("  ")
     if "state" not in shown:
-        many = counted(shown["attempts"], "attempt") if shown["attempts"] else "not landed"
+        many = counted(shown["attempts"], "attempt") if shown["attempts"] else DID_NOT_LAND
         return row.fill(many if "below" in shown else f"{many}: {shown['error']}", "bad").text()
     note = note_of(shown, look.now, beside_cause="below" in shown)
     return row.fill(note, STYLES[State(shown["state"])]).text()

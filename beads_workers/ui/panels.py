@@ -22,6 +22,7 @@ from beads_workers.ui.agents import clock, used
 from beads_workers.ui.attempt import actions, now
 from beads_workers.ui.lines import NOT_CHARGED, next_try
 from beads_workers.ui.rows import CHOSEN, Row, duration, rule, whole_seconds
+from beads_workers.ui.words import DID_NOT_LAND
 
 # --- rows ----------------------------------------------------------------------------------------
 
@@ -45,14 +46,26 @@ NARROW_COLUMNS = 72
 
 
 def worker_row(
-    worker: viewer.Fields, age: float, width: int, id_room: int, *, chosen: bool
+    worker: viewer.Fields,
+    age: float,
+    width: int,
+    id_room: int,
+    *,
+    chosen: bool,
+    paused: bool = False,
 ) -> Text:
-    """Return the row of a worker: its work, the duration, and its counts so far."""
+    """Return the row of a worker: its work, the duration, and its counts so far.
+
+    ``paused``: the fleet is, which its head says for all workers.
+    """
     row = Row(width, CHOSEN if chosen else "")
     room = 22 if width >= 100 else 16 if width >= NARROW_COLUMNS else 0
+    if "folded" in worker:
+        row.fill(f" {worker['folded']} idle; f lists them", "muted", leave=room)
+        return _counts(row, worker, room, width)
     row.add(" ").add(worker["worker_id"], 5, "strong" if worker["issue_id"] else "muted")
     if worker["issue_id"] is None:
-        state = "paused" if worker.get("paused") is not None else worker["state"]
+        state = "paused" if worker.get("paused") is not None and not paused else worker["state"]
         row.add(state, 10, WORKER_STYLES.get(state, ""))
         row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
     else:
@@ -64,6 +77,10 @@ def worker_row(
             if progress := worker["progress"]:
                 _progress_cells(row, progress, room)
             _titled(row, worker, worker["title"] or "", room)
+    return _counts(row, worker, room, width)
+
+
+def _counts(row: Row, worker: viewer.Fields, room: int, width: int) -> Text:
     if not room:
         return row.text()
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
@@ -216,10 +233,12 @@ def workers(
     first = at // count * count
     page = listed[first : first + count]
     pages = -(-len(listed) // count)
-    title = f"workers {first + 1}-{first + len(page)} of {len(listed)}" if page else "workers"
     everybody = snapshot["workers"]
+    number = sum(row.get("folded", 1) for row in listed)
+    here = f"{first + 1}-{first + len(page)} of " if number == len(listed) else ""
+    title = f"workers {here}{number}" if page else "workers"
     busy = sum(1 for worker in everybody if worker["issue_id"] is not None)
-    busy_phrase = f", {busy} busy" if len(listed) == len(everybody) else ""
+    busy_phrase = f", {busy} busy" if number == len(everybody) else ""
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
     order = f", by {look.order}" if look.order else ""
     yield _rule(f"{title}{more}{busy_phrase}{order}{left_out(look, part)}", width, look, part)
@@ -228,8 +247,10 @@ def workers(
         yield Row(width).add(f" {none}", style="muted").text()
     marked = look.part is part and (marked or part in look.chosen)
     id_room = id_columns(snapshot, width)
+    paused = snapshot["state"] == "paused"
     for number, worker in enumerate(page, first):
-        yield worker_row(worker, age, width, id_room, chosen=marked and number == at)
+        chosen = marked and number == at
+        yield worker_row(worker, age, width, id_room, chosen=chosen, paused=paused)
 
 
 def left_out(look: viewer.Look, part: viewer.Part) -> str:
@@ -301,7 +322,7 @@ def landing(
     waits, refused = len(shown["waiting_to_land"]), len(shown["refused"])
     title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
     title += f", {waits} to land" if waits else ""
-    title += f", {refused} refused" if refused else ""
+    title += f", {refused} {DID_NOT_LAND}" if refused else ""
     yield _rule(title + only, width, look)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
     running = shown["running"][:gates]
@@ -372,19 +393,19 @@ def landing_pane(
 def _landing_row(
     each: viewer.Fields, width: int, id_room: int, *, unicode: bool, chosen: bool
 ) -> Text:
-    """Return a row: of a branch that waits or does not land, a word instead of time and mark."""
-    words = {viewer.WAITS: ("waits", "time"), viewer.REFUSED: ("refused", "bad")}
-    if (word := words.get(each["verdict"])) is None:
+    """Return a row of a branch: of one that waits, a word instead of time and mark."""
+    if each["verdict"] not in (viewer.WAITS, viewer.REFUSED):
         return _landed_row(each, width, id_room, unicode=unicode, chosen=chosen)
-    row = (
-        Row(width, CHOSEN if chosen else "")
-        .add(" ")
-        .add(word[0], _clock(0.0, width)[1] + 2, word[1])
-    )
+    waits, room = each["verdict"] == viewer.WAITS, _clock(0.0, width)[1]
+    row = Row(width, CHOSEN if chosen else "").add(" ")
+    if waits:
+        row.add("waits", room + 2, "time")
+    else:
+        row.add("", room).add("✗" if unicode else "x", 2, "bad")
     row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
-    if each["verdict"] == viewer.WAITS:
+    if waits:
         return row.fill(each["title"]).text()
-    return row.fill(f"{each['error']} ({each['branch']})", "bad").text()
+    return row.fill(f"quarantined: {each['error']} ({each['branch']})", "bad").text()
 
 
 DOING_COLUMNS_MIN = 12
@@ -666,7 +687,7 @@ def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
             keyed = "i answer   v approve   V reject   " if look.role in bindings.LIVE else ""
             hint = f"{keyed}Enter open   d diff"
         case viewer.Pane.LANDING:
-            hint = "Enter open   d diff   f landed, refused, waiting   / filter"
+            hint = "Enter open   d diff   f landed, not, waiting   / filter"
         case viewer.Pane.HELP:
             hint = ""
         case _ if look.role is viewer.Role.REPLAY:

@@ -16,7 +16,7 @@ from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import at_least, dollars, short_tokens, used
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
 from beads_workers.ui.rows import sparkline
-from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, duration, moment
+from beads_workers.ui.words import DID_NOT_LAND, FATE_WORDS, OUTCOME_WORDS, duration, moment
 
 # --- report text ---------------------------------------------------------------------------------
 # The report for a terminal: the results, reasons of failures, and next steps. Rows fit the width;
@@ -34,12 +34,12 @@ LISTED_MAX = 6
 """Number of rows of each list."""
 
 STYLES = {
-    "success": "blue",
+    "success": "green",
     "error": "red",
     "timeout": "yellow",
     "lost": "magenta",
     "not_found": "red",
-    "question": "green",
+    "question": "blue",
     "retry": "cyan",
 }
 MARKS = {
@@ -389,7 +389,7 @@ def _not_landed_yet(history: History, width: int) -> Iterator[Text]:
     found = findings.waiting_to_land(history)
     if not found:
         return
-    yield from _title("not landed yet")
+    yield from _title(FATE_WORDS["waiting_to_land"])
     for each in found[:LISTED_MAX]:
         head = f"  {printable(each.issue.issue_id, 24)}  "
         room = max(12, width - columns(head))
@@ -441,7 +441,7 @@ def quarantined_after(issue: IssueHistory) -> str:
     tries = counted(issue.charged, "attempt")
     if issue.landing is not None and issue.landing.refused and not issue.charged:
         branch = f" ({printable(issue.landing.branch, 40)})" if issue.landing.branch else ""
-        tries = f"did not land{branch}"
+        tries = f"{DID_NOT_LAND}{branch}"
     return tries + (", earlier" if issue.earlier else "")
 
 

@@ -27,7 +27,8 @@ from beads_workers.ui.attempt import (
     running,
 )
 from beads_workers.ui.backlog import IssueBacklog, by_cause, entries, issue_rows
-from beads_workers.ui.words import STATE_TITLES, began_at
+from beads_workers.ui.lines import FOLDED_MIN
+from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES, began_at
 
 
 class Role(Enum):
@@ -103,7 +104,7 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
     },
     Part.LANDING: {
         "landed": lambda row: row["verdict"] == "landed",
-        "refused": lambda row: row["verdict"] not in ("landed", WAITS),
+        DID_NOT_LAND: lambda row: row["verdict"] not in ("landed", WAITS),
         "waiting": lambda row: row["verdict"] == WAITS,
     },
     Part.QUARANTINED: {},
@@ -274,7 +275,8 @@ class Look:
     The view of one attempt: ``opened``: which; ``view``: what the journals have of it. ``log``: the
     text of its section. ``log_end``: the last shown row, None while the end is followed.
     ``log_find``: the text that is searched; ``log_found``: the row where it was found last.
-    ``wrap``: long lines go on in the next row; ``times``: each line has its time; ``full``: nothing
+    ``tallest``: the most rows that the list of workers has had. ``wrap``: long lines go on in the
+    next row; ``times``: each line has its time; ``full``: nothing
     else is on the screen. ``top``: scroll position of the help.
     """
 
@@ -299,6 +301,7 @@ class Look:
     times: bool = False
     full: bool = False
     top: int = 0
+    tallest: int = 0
     typed: str | None = None
     writing: Writing | None = None
     question: Question | None = None
@@ -330,6 +333,8 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
             rows = list(snapshot["workers"])
             if look.order:
                 rows.sort(key=ORDERS[look.order], reverse=True)
+            if not (look.states.get(part) or look.finds.get(Pane.FLEET)):
+                rows = _idle_folded(rows)
         case Part.ENDED:
             rows = list(reversed(snapshot["outcomes"]))
         case Part.LANDING:
@@ -346,6 +351,16 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
     if find := look.finds.get(PANES.get(part, Pane.FLEET), ""):
         rows = [row for row in rows if _says(row, find)]
     return [*entries(rows, look.unfolded)] if part in FOLDED else rows
+
+
+def _idle_folded(rows: list[Fields]) -> list[Fields]:
+    """Return the workers with many idle ones as one row at the end, which has their number."""
+    idle = [row for row in rows if row["state"] == "idle" and row["issue_id"] is None]
+    if len(idle) < FOLDED_MIN:
+        return rows
+    sums = {name: sum(row[name] for row in idle) for name in ("done", "failed")}
+    others = [row for row in rows if row["state"] != "idle" or row["issue_id"] is not None]
+    return [*others, {**idle[0], **sums, "worker_id": "idle", "folded": len(idle)}]
 
 
 def _landing_rows(snapshot: Fields) -> list[Fields]:

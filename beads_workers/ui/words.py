@@ -54,6 +54,9 @@ FATE_WORDS = {
 }
 """Words for the values of ``history.Fate``."""
 
+DID_NOT_LAND = "did not land"
+"""What became of a finished branch that was refused: its issue is quarantined, or goes back."""
+
 # --- backlog -------------------------------------------------------------------------------------
 
 
@@ -75,7 +78,7 @@ STATE_TITLES = {
     State.NEEDS_YOU: "needs you",
     State.QUARANTINED: "quarantined",
     State.RUNNING: "in progress",
-    State.LANDING: "done, and on the way in",
+    State.LANDING: FATE_WORDS["waiting_to_land"],
     State.RETRYING: "waiting for a retry",
     State.READY: "ready",
     State.BLOCKED: "blocked",

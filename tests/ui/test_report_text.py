@@ -119,5 +119,5 @@ def test_the_morning_list_says_what_landed_and_what_needs_a_person() -> None:
         "  d  333333333333  Do d  (1 file changed, 1 repair)",
     ]
     assert "  c  did not land (bw/c/1): its branch conflicts with what has landed" in text
-    assert shown[shown.index("not landed yet") + 1] == "  e  bw/e/1 (1 file changed)"
+    assert shown[shown.index("waiting to land") + 1] == "  e  bw/e/1 (1 file changed)"
     assert "  beads-workers land" in shown and "  git merge --ff-only bw-landing/main" in shown

@@ -21,7 +21,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue, pin_worker
 from beads_workers.ui.bindings import help_lines, press
-from beads_workers.ui.dashboard import draw, page_rows
+from beads_workers.ui.dashboard import draw, page_rows, tallest
 from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
 from beads_workers.ui.viewer import (
@@ -158,6 +158,42 @@ def test_a_hundred_workers_come_in_pages_that_follow_the_chosen_one(
         shown = lines(snapshot, look, columns=columns, rows=rows)
         seen |= {word for line in shown for word in line.split()[:1] if word.startswith("W")}
     assert seen == {f"W{number}" for number in range(1, 101)}
+
+
+def test_many_idle_workers_are_one_row_and_what_is_below_moves_up() -> None:
+    def rule_at(shown: list[str]) -> int:
+        return next(n for n, line in enumerate(shown) if line.startswith("── last outcomes"))
+
+    idle = after(*fleet(100, busy=2), ended("app-9", "W9"))
+    shown = lines(idle, columns=100, rows=40)
+    at = next(n for n, line in enumerate(shown) if "workers 100, 2 busy" in line)
+    assert [line.split()[0] for line in shown[at + 1 : at + 3]] == ["W1", "W2"]
+    assert shown[at + 3].split() == ["98", "idle;", "f", "lists", "them", "1", "done"]
+    assert rule_at(shown) == at + 4
+    busy_once = Look(tallest=20)
+    assert rule_at(lines(idle, busy_once, columns=100, rows=40)) > at + 15, "nothing jumps"
+    only = Look(states={Part.WORKERS: "idle"})
+    listed = "\n".join(lines(idle, only, columns=100, rows=40))
+    assert "of 98" in listed and "W99" not in listed and "W7 " in listed
+    few = "\n".join(lines(after(*fleet(9))))
+    assert "W9 " in few and "lists them" not in few
+
+
+def test_the_tallest_list_so_far_is_remembered() -> None:
+    all_busy, all_idle = after(*fleet(30, busy=30)), after(*fleet(30))
+    assert tallest(Look(), all_idle) == 1
+    assert tallest(Look(tallest=tallest(Look(), all_busy)), all_idle) == 30
+
+
+def test_a_paused_fleet_says_so_once() -> None:
+    asked = [rec.WorkerPaused(f"W{number}", "the fleet") for number in range(1, 4)]
+    snapshot = after(*fleet(3), *asked, rec.RunChanged("paused", "a person asked for it"))
+    shown = lines(snapshot, columns=100, rows=30)
+    assert sum(line.count("paused") for line in shown) == 1, shown
+    assert any("a person asked for it" in line and "-> resume" in line for line in shown)
+    one = after(*fleet(3), asked[0])
+    (row,) = [line for line in lines(one) if line.startswith(" W1 ")]
+    assert "paused" in row, "one worker alone"
 
 
 def test_outcomes_stay_where_they_are_when_workers_leave() -> None:
@@ -429,7 +465,7 @@ def gate_rows(shown: list[str]) -> list[str]:
 
 def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
     shown = lines(after(*fleet(2), *night(), elapsed=50.0), age=2.0)
-    assert "── 3 landed on bw-landing/main, 1 to land, 1 refused ─" in "\n".join(shown)
+    assert "── 3 landed on bw-landing/main, 1 to land, 1 did not land ─" in "\n".join(shown)
     (row,) = gate_rows(shown)
     assert row.endswith(" e") and " gate 2 " in row and re.search(r"(49|48) s", row)
     at = shown.index(row)
@@ -468,7 +504,7 @@ def test_while_nothing_lands_the_pane_says_why() -> None:
 def test_above_what_was_refused_nobody_reads_that_there_is_nothing_to_land() -> None:
     one = [*worked("c"), *refused("c")]
     shown = "\n".join(lines(after(*fleet(2), LANDING_TIP, *one)))
-    assert "0 landed on bw-landing/main, 1 refused" in shown
+    assert "0 landed on bw-landing/main, 1 did not land" in shown
     assert "nothing else to land" in shown and "nothing to land" not in shown
 
 
@@ -564,9 +600,9 @@ def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() ->
     snapshot = after(*fleet(2), *night())
     shown = lines(snapshot, Look(pane=Pane.LANDING))
     text = "\n".join(shown)
-    assert all(word in text for word in (" waits ", " refused ", "Do a", "quarantined: its branch"))
+    assert all(word in text for word in (" waits ", "Do a", "quarantined: its branch"))
     first = next(n for n, line in enumerate(shown) if line.startswith(" waits "))
-    assert shown[first + 1].startswith(" refused ")
+    assert shown[first + 1].lstrip().startswith("✗ c")
     last = key_of(Part.LANDING, rows_of(Look(), snapshot, Part.LANDING)[-1])
     look = Look(pane=Pane.LANDING, part=Part.LANDING, chosen={Part.LANDING: last})
     small = lines(snapshot, look, rows=14)
