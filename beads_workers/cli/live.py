@@ -12,6 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group
+
 from beads_workers.cli.attempts import AttemptReader, Beside, save
 from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
@@ -20,7 +22,7 @@ from beads_workers.cli.person import signed
 from beads_workers.core.text import printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt import about
-from beads_workers.ui.dashboard import RUN_STYLES, draw, page_rows, shows_log, tallest
+from beads_workers.ui.dashboard import RUN_STYLES, draw, page_rows, pointed_at, shows_log, tallest
 from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 
@@ -39,6 +41,11 @@ END_SECONDS = 1.0
 
 READ_SECONDS = 600.0
 """Time after the last key for which an open attempt is shown although the run has ended."""
+
+CLICK = "click:"
+"""Beginning of the key for a click, as ``ui.keys`` names it."""
+MOUSE_VARIABLE = "BW_MOUSE"
+"""Variable that leaves the mouse to the terminal from the start if it is 0."""
 
 Caption = Callable[[Mapping[str, Any], float], str]
 """(snapshot, its age in seconds) -> caption of this moment, in one line."""
@@ -98,6 +105,8 @@ class _Live:
         self._renderer = viewer.Renderer()
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
         self._look = viewer.Look(role, unicode=unicode)
+        self._picture = Group()
+        self._mouse = os.environ.get(MOUSE_VARIABLE, "") != "0"
         self._lines: list[str] = []
         self._snapshot: Message | None = None
         self._ended: Message | None = None
@@ -112,6 +121,7 @@ class _Live:
         self._told_end = False
 
     def run(self) -> DashboardResult:
+        self._terminal.set_mouse(self._mouse)
         while self._seen is None:
             now = time.monotonic()
             if now >= self._draw_at:
@@ -143,8 +153,8 @@ class _Live:
             caption = self._caption(self._snapshot, self._feed.age())
             self._look = replace(self._look, caption=caption)
         self._look = replace(self._look, tallest=tallest(self._look, self._snapshot))
-        picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
-        self._lines = self._renderer.lines(picture, columns, rows)
+        self._picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
+        self._lines = self._renderer.lines(self._picture, columns, rows)
         self._terminal.draw(self._lines)
         # Measured from the end of drawing: slow frames still leave a pause.
         self._drawn_at = time.monotonic()
@@ -243,7 +253,13 @@ class _Live:
             return
         self._key_at = time.monotonic()
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
-        self._look, wish = bindings.press(self._look, key, self._snapshot, rows)
+        if key.startswith(CLICK):
+            column, row = map(int, key.removeprefix(CLICK).split(","))
+            if (at := pointed_at(self._picture, column, row)) is None:
+                return
+            self._look, wish = bindings.point(self._look, at, self._snapshot, rows)
+        else:
+            self._look, wish = bindings.press(self._look, key, self._snapshot, rows)
         # If the key shows a message, the message counts from now.
         self._said_at = self._key_at
         self._draw_at = 0.0
@@ -269,6 +285,14 @@ class _Live:
                 self._theme = names[(now + 1) % len(names)]
                 self._show_in(self._theme)
                 self._say(f"colours for a background that is {self._theme}")
+            case viewer.Copy(what, text):
+                self._terminal.copy(text)
+                self._say(f"{what} was sent to the clipboard of this terminal")
+            case viewer.Mouse():
+                self._mouse = not self._mouse
+                self._terminal.set_mouse(self._mouse)
+                does = "chooses and opens rows" if self._mouse else "selects text again"
+                self._say(f"the mouse {does}; m changes that")
             case viewer.SayPage():
                 self._say(self._page())
             case viewer.Save(path):

@@ -29,6 +29,7 @@ from beads_workers.ui.viewer import (
     Leave,
     Look,
     LookAgain,
+    Mouse,
     OtherTheme,
     Pane,
     Part,
@@ -97,7 +98,6 @@ RESERVED: Mapping[str, str] = MappingProxyType(
     {
         "c": "copy to the clipboard of the terminal",
         ":": "palette of commands",
-        "mouse": "choose a row with a click, open it with a second one",
     }
 )
 """Keys for what is still to come: nothing else may use them. The page has buttons for the same."""
@@ -182,9 +182,25 @@ def press(look: Look, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed
     return look, None
 
 
+def point(look: Look, at: tuple[Part, str], snapshot: Fields, rows: int = 8) -> Pressed:
+    """Apply a click on a row of a list: choose it; open it if it was chosen already.
+
+    A click answers no question and ends no typing.
+    """
+    part, key = at
+    if look.question is not None or look.typed is not None:
+        return look, None
+    look = replace(look, message="")
+    if (look.part, look.chosen.get(part)) == (part, key):
+        return _attempt(look, snapshot, rows)
+    return replace(look, part=part, chosen={**look.chosen, part: key}), None
+
+
 # --- moving and looking ---
 
 _FAR = 1 << 20
+WHEEL_ROWS = 3
+"""Rows of one notch of a mouse wheel, as elsewhere."""
 
 
 def _step(by: int, *, pages: bool = False) -> Action:
@@ -261,6 +277,8 @@ def _attempt(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     """Open the attempt of the chosen row, and keep it open whatever ends or begins."""
     if look.pane not in LISTS:
         return _close(look), None
+    if "folded" in (chosen_row(look, snapshot, look.part) or {}):
+        return replace(look, states={**look.states, look.part: "idle"}), None
     return _opened(look, snapshot, Pane.LOG), None
 
 
@@ -370,6 +388,10 @@ def _theme(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
 
 def _wrap(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
     return replace(look, wrap=not look.wrap), None
+
+
+def _mouse(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    return look, Mouse()
 
 
 def _full(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
@@ -643,6 +665,7 @@ ROWS = (
         "choose a row; turn pages; go to the ends",
         (
             Binding("j down", _step(1)), Binding("k up", _step(-1)),
+            Binding("wheel_down", _step(WHEEL_ROWS)), Binding("wheel_up", _step(-WHEEL_ROWS)),
             Binding("page_down right", _step(1, pages=True)),
             Binding("page_up left", _step(-1, pages=True)),
             Binding("g home", _step(-_FAR)), Binding("G end", _step(_FAR)),
@@ -757,9 +780,10 @@ ROWS = (
         (Binding("+ =", _faster(2.0)), Binding("-", _faster(0.5))), REPLAY,
     ),
     BindingRow(
-        "t w", "other colours (BW_THEME); the URL of the live page",
-        "other colours; show the address of the live page",
-        (Binding("t", _theme), Binding("w", _page, EVERYWHERE - IN_ATTEMPT)),
+        "m t w", "mouse on, off; other colours; the live page",
+        "leave the mouse to the terminal, which then selects text, or take it again; other colours;"
+        " show the address of the live page",
+        (Binding("m", _mouse), Binding("t", _theme), Binding("w", _page, EVERYWHERE - IN_ATTEMPT)),
     ),
     BindingRow(
         "q", "back, and leave: your own fleet stops or goes on",

@@ -27,7 +27,7 @@ from beads_workers.ui.panels import (
     outcomes,
     workers,
 )
-from beads_workers.ui.rows import Row, bar, duration, fine, sparkline, whole_seconds
+from beads_workers.ui.rows import Drawn, Row, bar, duration, fine, sparkline, whole_seconds
 from beads_workers.ui.viewer import (
     ATTEMPT,
     Fields,
@@ -316,6 +316,18 @@ def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> G
     return Group(*top, *middle, *bottom)
 
 
+def pointed_at(picture: Group, column: int, row: int) -> tuple[Part, str] | None:
+    """Return the list, and the key of its row, at a place of the screen; None for any other place.
+
+    ``picture``: of ``draw``; columns and rows count from 1.
+    """
+    drawn = picture.renderables[row - 1] if 0 < row <= len(picture.renderables) else None
+    if not isinstance(drawn, Drawn) or drawn.name is None or column > drawn.columns:
+        return None
+    part, key = drawn.name
+    return (part, key) if isinstance(part, Part) else None
+
+
 def _is_full(look: Look) -> bool:
     return look.full and look.pane in ATTEMPT
 
@@ -394,7 +406,10 @@ def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterat
         return
     for left, right in zip((*lists, *ended), (*chosen, *lands), strict=True):
         # The style of the left row must not extend to the right one.
-        yield Text(no_wrap=True).append_text(left).append(" ").append_text(right)
+        row = Drawn(no_wrap=True).append_text(left).append(" ").append_text(right)
+        if isinstance(left, Drawn) and isinstance(row, Drawn):
+            row.name, row.columns = left.name, left.columns
+        yield row
 
 
 def _padded(drawn: Iterator[Text], width: int, rows: int) -> list[Text]:

@@ -10,7 +10,7 @@ from beads_workers.core.text import columns, counted
 from beads_workers.ui import viewer
 from beads_workers.ui.backlog import note_of
 from beads_workers.ui.panels import id_room_of, left_out, short_id
-from beads_workers.ui.rows import CHOSEN, Row, rule
+from beads_workers.ui.rows import CHOSEN, Row, named, rule
 from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES, State, duration
 
 STYLES = {
@@ -101,7 +101,8 @@ def _window(
         if index < 0:
             yield _heading(State(state), listed, width)
             continue
-        yield _row(listed[index], width, id_room, look, chosen=index == at)
+        text = _row(listed[index], width, id_room, look, chosen=index == at)
+        yield named(text, part, viewer.key_of(part, listed[index]))
 
 
 def _count(listed: Sequence[viewer.Fields], state: State) -> int:

@@ -21,7 +21,7 @@ from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import clock, used
 from beads_workers.ui.attempt import actions, now
 from beads_workers.ui.lines import NOT_CHARGED, next_try
-from beads_workers.ui.rows import CHOSEN, Row, duration, rule, whole_seconds
+from beads_workers.ui.rows import CHOSEN, Row, duration, named, rule, whole_seconds
 from beads_workers.ui.words import DID_NOT_LAND
 
 # --- rows ----------------------------------------------------------------------------------------
@@ -249,8 +249,8 @@ def workers(
     id_room = id_columns(snapshot, width)
     paused = snapshot["state"] == "paused"
     for number, worker in enumerate(page, first):
-        chosen = marked and number == at
-        yield worker_row(worker, age, width, id_room, chosen=chosen, paused=paused)
+        row = worker_row(worker, age, width, id_room, chosen=marked and number == at, paused=paused)
+        yield named(row, part, viewer.key_of(part, worker))
 
 
 def left_out(look: viewer.Look, part: viewer.Part) -> str:
@@ -286,7 +286,8 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
 
     def row(outcome: viewer.Fields, *, chosen: bool = False) -> Text:
         waits = outcome["decision"] == "land" and outcome["issue_id"] in waiting
-        return outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
+        text = outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
+        return named(text, part, viewer.key_of(part, outcome))
 
     rows = max(0, rows - 1)
     if look.part is part or look.finds.get(viewer.Pane.FLEET) or look.states.get(part):
@@ -387,7 +388,8 @@ def landing_pane(
     at, room = viewer.chosen_at(look, listed, part), max(0, rows - 1 - gates)
     first = max(0, at - room + 1)
     for number, each in enumerate(listed[first : first + room], first):
-        yield _landing_row(each, width, id_room, unicode=look.unicode, chosen=number == at)
+        row = _landing_row(each, width, id_room, unicode=look.unicode, chosen=number == at)
+        yield named(row, part, viewer.key_of(part, each))
 
 
 def _landing_row(
@@ -636,7 +638,7 @@ def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int)
         row = Row(width, CHOSEN if index == at else "").add(" ")
         row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
         row.add("asks" if "question" in each else "to approve", 11, "attention")
-        yield row.fill(each["title"]).text()
+        yield named(row.fill(each["title"]).text(), part, viewer.key_of(part, each))
     chosen = listed[at]
     yield _rule(chosen["title"] or chosen["issue_id"], width, look, part)
     for text, style in _about(chosen):

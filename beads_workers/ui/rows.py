@@ -6,7 +6,7 @@ are meanings of ``theme``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
 
 from rich.cells import chop_cells
@@ -35,6 +35,17 @@ def wrapped(line: str, width: int) -> list[str]:
     return chop_cells(text.translate(_AMBIGUOUS), width) or [""]
 
 
+class Drawn(Text):
+    """A row of the screen that knows which row of which list it shows, to be pointed at.
+
+    ``name``: its list and its key there; None for all other rows. ``columns``: how many columns
+    from the left belong to it.
+    """
+
+    name: tuple[Hashable, str] | None = None
+    columns: int = 0
+
+
 class Row:
     """Cells from left to right; ``text()`` is exactly ``width`` columns wide."""
 
@@ -42,7 +53,7 @@ class Row:
         """Make an empty row; a ``chosen`` row has one style only, to avoid patches."""
         self._width = width
         self._plain = style == CHOSEN
-        self._text = Text(style=style, no_wrap=True, overflow="crop")
+        self._text = Drawn(style=style, no_wrap=True, overflow="crop")
         self._used = 0
 
     def add(
@@ -72,6 +83,13 @@ class Row:
     def text(self) -> Text:
         """Return the finished row."""
         return self.fill("")._text
+
+
+def named(row: Text, part: Hashable, key: str) -> Text:
+    """Return a row that shows the row ``key`` of the list ``part``."""
+    if isinstance(row, Drawn):
+        row.name, row.columns = (part, key), row.cell_len
+    return row
 
 
 def rule(title: str, width: int, *, unicode: bool, focused: bool = True) -> Text:

@@ -167,7 +167,20 @@ class LookAgain:
     """Wish: ask the tracker for its issues now."""
 
 
-Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage | Save | LookAgain
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Wish: give a text to the clipboard of the terminal; ``what``: what it is, in words."""
+
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mouse:
+    """Wish: have the mouse reported, or leave it to the terminal again."""
+
+
+Wish = Ask | Copy | Mouse | Leave | Detach | Faster | OtherTheme | SayPage | Save | LookAgain
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ NIGHT_RECORDS = (
 )
 DECISIONS = after(*to_decide())
 NIGHT = after(*NIGHT_RECORDS)
+ENDED_KEY = viewer.key_of(viewer.Part.ENDED, NIGHT["outcomes"][1])
 COSTLY = after(
     *fleet(3),
     rec.Started("app-2", "W2", 1, "r2", "long"),
@@ -495,6 +496,37 @@ def test_r_tries_the_chosen_quarantined_issue_again_and_a_all_of_them() -> None:
 def test_of_what_is_filtered_only_the_rows_that_are_seen_are_tried_again() -> None:
     _, wishes = pressed("3", "/", *"app-2", "enter", "a", snapshot=QUARANTINE)
     assert wishes == [viewer.Ask("bw.retry", {"issue_ids": ["app-2"]})]
+
+
+def test_a_click_chooses_a_row_and_a_second_one_opens_it() -> None:
+    look, wish = bindings.point(viewer.Look(), (viewer.Part.ENDED, ENDED_KEY), NIGHT)
+    assert wish is None and look.part is viewer.Part.ENDED and look.pane is viewer.Pane.FLEET
+    chosen = viewer.chosen_row(look, NIGHT, viewer.Part.ENDED)
+    assert chosen is not None and chosen["issue_id"] == "app-8"
+    opened, _ = bindings.point(look, (viewer.Part.ENDED, ENDED_KEY), NIGHT)
+    assert opened.pane is viewer.Pane.LOG and bindings.pin_name(opened) == "app-8"
+
+
+def test_a_click_answers_nothing_and_ends_no_typing() -> None:
+    at = (viewer.Part.WORKERS, "W2")
+    for keys in (("x",), ("/", "a")):
+        look, _ = pressed(*keys)
+        assert bindings.point(look, at, BUSY) == (look, None)
+
+
+def test_the_wheel_moves_three_rows_and_m_leaves_the_mouse_to_the_terminal() -> None:
+    look, _ = pressed("wheel_down", "wheel_down", "wheel_up")
+    assert look.chosen == {viewer.Part.WORKERS: "W4"}
+    assert pressed("m")[1] == [viewer.Mouse()]
+
+
+def test_opening_many_idle_workers_lists_them() -> None:
+    idle = after(*fleet(30))
+    look, _ = pressed("enter", snapshot=idle)
+    assert look.pane is viewer.Pane.FLEET
+    assert len(viewer.rows_of(look, idle, viewer.Part.WORKERS)) == 30
+    back, _ = pressed("escape", look=look, snapshot=idle)
+    assert len(viewer.rows_of(back, idle, viewer.Part.WORKERS)) == 1
 
 
 def test_a_log_opened_among_the_quarantined_leads_back_there() -> None:

@@ -21,10 +21,11 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue, pin_worker
 from beads_workers.ui.bindings import help_lines, press
-from beads_workers.ui.dashboard import draw, page_rows, tallest
+from beads_workers.ui.dashboard import draw, page_rows, pointed_at, tallest
 from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
 from beads_workers.ui.viewer import (
+    OWN_PARTS,
     Look,
     Pane,
     Part,
@@ -308,6 +309,35 @@ def test_what_stands_beside_the_progress_does_not_move_when_issues_come() -> Non
         return lines(after(*fleet(1), listed))[1].index("/min")
 
     assert place(0) == place(7) == place(40) == place(300)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 20), (80, 24), (120, 35), (200, 50)])
+@pytest.mark.parametrize("pane", [Pane.FLEET, Pane.LANDING, Pane.QUARANTINE, Pane.DECISIONS])
+def test_each_row_of_a_list_is_known_by_its_place(columns: int, rows: int, pane: Pane) -> None:
+    gave = [
+        ended(f"bad-{n}", outcome="error", verdict="quarantined", charged=1, error="no")
+        for n in range(3)
+    ]
+    snapshot = after(*to_decide(), *gave, *night())
+    part = OWN_PARTS.get(pane, Part.WORKERS)
+    look = Look(pane=pane, part=part)
+    picture = draw(snapshot, look, 0.0, columns, rows)
+    shown = lines(snapshot, look, columns=columns, rows=rows)
+    found = {}
+    for at in range(1, rows + 1):
+        if (name := pointed_at(picture, 3, at)) is not None:
+            found[name] = shown[at - 1]
+    for each in rows_of(look, snapshot, part):
+        if (part, key_of(part, each)) in found:
+            folded = "issue_ids" in each
+            words = each["error"] if folded else each["issue_id"] or each["worker_id"]
+            assert words in found[part, key_of(part, each)]
+    assert {name[0] for name in found} >= {part}, found
+    assert pointed_at(picture, 3, 1) is None and pointed_at(picture, 3, rows) is None
+    assert pointed_at(picture, 3, 0) is pointed_at(picture, 3, rows + 50) is None
+    if columns == 200 and pane is Pane.FLEET:
+        at = next(n for n in range(1, rows + 1) if pointed_at(picture, 3, n))
+        assert pointed_at(picture, 199, at) is None, "beside it is the chosen attempt"
 
 
 def test_without_unicode_the_frame_is_ascii() -> None:
