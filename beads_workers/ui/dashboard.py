@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from beads_workers.core.text import columns as width_of
+from beads_workers.ui import bindings
 from beads_workers.ui.agents import account, clock, hours, spent
 from beads_workers.ui.issues import issues, quarantined
 from beads_workers.ui.lines import FOLDED_MIN
@@ -466,6 +467,10 @@ def _foot(snapshot: Fields, look: Look, columns: int) -> Text:
         row.add(f"{look.writing.label} {look.writing.issue_id}: ", style="muted")
         # Of a long text, the end is seen: there the person types.
         return row.add(_end_of(f"{look.typed}_", row.room), style="strong").text()
+    if look.typed is not None and look.naming:
+        best, *others = bindings.matching(look) or ["no command"]
+        row.add(f":{look.typed}_", style="strong").add("   ").add(best, style="good.strong")
+        return row.add("   ").fill("   ".join(others), "muted").text()
     if look.typed is not None:
         row.add(f"/{look.typed}", style="strong")
         return row.add("_").fill("   Enter keeps it, Escape gives it up", "muted").text()

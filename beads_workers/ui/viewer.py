@@ -288,9 +288,9 @@ class Look:
     The view of one attempt: ``opened``: which; ``view``: what the journals have of it. ``log``: the
     text of its section. ``log_end``: the last shown row, None while the end is followed.
     ``log_find``: the text that is searched; ``log_found``: the row where it was found last.
-    ``tallest``: the most rows that the list of workers has had. ``wrap``: long lines go on in the
-    next row; ``times``: each line has its time; ``full``: nothing
-    else is on the screen. ``top``: scroll position of the help.
+    ``wrap``: long lines go on in the next row; ``times``: each line has its time; ``full``: nothing
+    else is on the screen. ``top``: scroll position of the help. ``naming``: what is typed is a name
+    of the palette. ``tallest``: the most rows that the list of workers has had.
     """
 
     role: Role = Role.WATCH
@@ -316,6 +316,7 @@ class Look:
     top: int = 0
     tallest: int = 0
     typed: str | None = None
+    naming: bool = False
     writing: Writing | None = None
     question: Question | None = None
     message: str = ""

@@ -26,16 +26,23 @@ KEYS = [
 ]
 
 
-def test_no_key_has_two_meanings_and_none_is_reserved_for_something_else() -> None:
+def test_no_key_and_no_word_has_two_meanings() -> None:
     places = [each[:3] for each in KEYS]
     assert len(places) == len(set(places))
-    assert not {name for _, _, name, _ in KEYS} & bindings.RESERVED.keys()
+    words = [
+        (role, pane, key.word)
+        for row in bindings.ROWS
+        for key in row.keys
+        for role, pane in product(row.roles, key.panes)
+        if key.word
+    ]
+    assert len(words) == len(set(words))
 
 
-def test_a_reserved_key_does_nothing_yet() -> None:
-    for key in bindings.RESERVED:
-        look, wish = bindings.press(viewer.Look(), key, BUSY)
-        assert wish is None and "does nothing here" in look.message
+def test_every_key_but_moves_and_the_palette_s_own_has_its_word() -> None:
+    wordless = {key.names for row in bindings.ROWS for key in row.keys if not key.word}
+    moves = {"j down", "k up", "page_down right", "page_up left", "g home", "G end", "escape", ":"}
+    assert wordless - moves == {"wheel_down", "wheel_up", "tab", "shift+tab", "n", "N"}
 
 
 @pytest.mark.parametrize("role", viewer.Role)
