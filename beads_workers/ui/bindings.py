@@ -785,9 +785,8 @@ ROWS = (
     ),
     BindingRow(
         ": c", "commands by name, Tab completes; copy",
-        "all commands by name: Tab writes the first one that fits, Enter does it; copy the id of"
-        " the issue, a command about it, or a line of the text to the clipboard of the terminal"
-        " (OSC 52)",
+        "all commands by name: Tab writes the first one that fits, Enter does it. `c` copies the"
+        " id of the issue, a command about it, or a line of the text to the clipboard (OSC 52)",
         (
             Binding(":", _palette),
             Binding("c", _copy, {*LISTS, *ATTEMPT}, asks=True, word="copy"),
