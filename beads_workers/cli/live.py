@@ -19,7 +19,7 @@ from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.cli.log_tail import LogTail, WorktreeDiff, Wrapping
 from beads_workers.cli.person import signed
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt import about
 from beads_workers.ui.dashboard import RUN_STYLES, draw, page_rows, pointed_at, shows_log, tallest
@@ -67,6 +67,17 @@ class DashboardResult:
     why: Left
     ended: Message | None = None
     signal: int | None = None
+
+
+ANSWER_IDS_MAX = 5
+"""Most issues that an answer names in the last row."""
+
+
+def shortened(answer: str) -> str:
+    """Return an answer of the fleet with the number of issues in place of many ids."""
+    done, _, ids = answer.partition(": ")
+    count = len(ids.split(", "))
+    return f"{done}: {counted(count, 'issue')}" if count > ANSWER_IDS_MAX else answer
 
 
 def show(
@@ -220,7 +231,7 @@ class _Live:
         else:
             text = message.get("error") or message.get("text") or ""
             # The new state of the fleet stands in the head, and may change again.
-            self._say("" if text in RUN_STYLES else text)
+            self._say("" if text in RUN_STYLES else shortened(text))
 
     def _handle_end(self) -> None:
         """Handle the end of the fleet: draw its last snapshot, and show it for a moment.

@@ -435,6 +435,9 @@ def _needs_rows(rows: int) -> int:
     return 1 if rows < TALL_ROWS else 3
 
 
+PAUSED, NOTHING_NEW = "paused: ", "nothing new is handed out"
+
+
 def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
     """Yield what waits for a person; its rows stay reserved if nothing does."""
     room, needs = _needs_rows(rows), snapshot["needs"]
@@ -445,7 +448,9 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
         elif index < len(needs):
             row.add("! ", style="attention.strong")
             text, todo = needs[index]["text"], f"-> {needs[index]['remedy']}"
-            text = text.removeprefix("paused: ")  # The head says so.
+            if text.startswith(PAUSED):  # The head says so.
+                reason = text.removeprefix(PAUSED)
+                text = NOTHING_NEW if reason == NOTHING_NEW else f"{NOTHING_NEW}: {reason}"
             more = f"  (and {len(needs) - room} more)" if room <= index + 1 < len(needs) else ""
             # Commands are aligned, unless a longer text leaves enough space for its command.
             half, rest = max(20, row.room // 2), row.room - 2 - width_of(todo) - len(more)

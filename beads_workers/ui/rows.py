@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
+from unicodedata import bidirectional
 
 from rich.cells import chop_cells
 from rich.text import Text
@@ -33,6 +34,17 @@ def wrapped(line: str, width: int) -> list[str]:
     if text.isascii():
         return [text[at : at + width] for at in range(0, len(text), width)]
     return chop_cells(text.translate(_AMBIGUOUS), width) or [""]
+
+
+def isolated(text: str) -> str:
+    """Return text with its own direction if a part of it is written from right to left.
+
+    Otherwise a terminal that reorders such text also moves the cells beside it. The marks have no
+    width.
+    """
+    if text.isascii() or not any(bidirectional(each) in ("R", "AL") for each in text):
+        return text
+    return f"\N{FIRST STRONG ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}"
 
 
 class Drawn(Text):
@@ -67,6 +79,7 @@ class Row:
             return self
         shown = printable(content, asked)
         gap = " " * (asked - columns(shown))
+        shown = isolated(shown)
         self._text.append(gap + shown if right else shown + gap, "" if self._plain else style)
         self._used += asked
         return self

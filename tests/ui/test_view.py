@@ -191,7 +191,8 @@ def test_a_paused_fleet_says_so_once() -> None:
     snapshot = after(*fleet(3), *asked, rec.RunChanged("paused", "a person asked for it"))
     shown = lines(snapshot, columns=100, rows=30)
     assert sum(line.count("paused") for line in shown) == 1, shown
-    assert any("a person asked for it" in line and "-> resume" in line for line in shown)
+    said = "nothing new is handed out: a person asked for it"
+    assert any(said in line and "-> resume" in line for line in shown)
     one = after(*fleet(3), asked[0])
     (row,) = [line for line in lines(one) if line.startswith(" W1 ")]
     assert "paused" in row, "one worker alone"
@@ -338,6 +339,15 @@ def test_each_row_of_a_list_is_known_by_its_place(columns: int, rows: int, pane:
     if columns == 200 and pane is Pane.FLEET:
         at = next(n for n in range(1, rows + 1) if pointed_at(picture, 3, n))
         assert pointed_at(picture, 199, at) is None, "beside it is the chosen attempt"
+
+
+def test_a_title_from_right_to_left_moves_nothing_beside_it() -> None:
+    hebrew = "\u05ea\u05e7\u05df \u05d0\u05ea 3"
+    (row,) = [x for x in lines(after(*fleet(2, busy=1, title=hebrew))) if x.startswith(" W1")]
+    assert f"\u2068{hebrew}\u2069" in row
+    assert cell_len(row) <= 80 and row.endswith("0 ok")
+    (plain,) = [x for x in lines(after(*fleet(2, busy=1, title="Ann"))) if x.startswith(" W1")]
+    assert "\u2068" not in plain and cell_len(plain) == cell_len(row)
 
 
 def test_without_unicode_the_frame_is_ascii() -> None:
