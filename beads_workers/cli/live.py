@@ -22,7 +22,14 @@ from beads_workers.cli.person import signed
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt import about
-from beads_workers.ui.dashboard import RUN_STYLES, draw, page_rows, pointed_at, shows_log, tallest
+from beads_workers.ui.dashboard import (
+    RUN_STYLES,
+    draw,
+    page_rows,
+    pointed_at,
+    shows_log,
+    worker_rows,
+)
 from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 
@@ -36,6 +43,8 @@ TICK_SECONDS = 1.0
 """Time between frames if nothing happens: clocks go on."""
 MESSAGE_SECONDS = 5.0
 """Time for which an answer of the fleet is shown, unless a key is pressed."""
+SHRINK_SECONDS = 30.0
+"""Time for which the place of workers that fell idle stays empty."""
 END_SECONDS = 1.0
 """Time for which the last frame of a run is shown before the summary."""
 
@@ -127,6 +136,8 @@ class _Live:
         """Time of the next frame; every event can bring it forward."""
         self._drawn_at = 0.0
         self._said_at = 0.0
+        self._tallest_at = 0.0
+        """Time at which the list of workers last had as many rows as are kept for it."""
         self._key_at = 0.0
         """Time of the last key."""
         self._told_end = False
@@ -163,12 +174,19 @@ class _Live:
         if self._caption is not None:
             caption = self._caption(self._snapshot, self._feed.age())
             self._look = replace(self._look, caption=caption)
-        self._look = replace(self._look, tallest=tallest(self._look, self._snapshot))
+        self._remember_rows(self._snapshot, now)
         self._picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
         self._lines = self._renderer.lines(self._picture, columns, rows)
         self._terminal.draw(self._lines)
         # Measured from the end of drawing: slow frames still leave a pause.
         self._drawn_at = time.monotonic()
+
+    def _remember_rows(self, snapshot: Message, now: float) -> None:
+        """Keep the place of workers that fall idle for a while, so that nothing jumps."""
+        rows = worker_rows(snapshot)
+        if rows >= self._look.tallest or now >= self._tallest_at + SHRINK_SECONDS:
+            self._tallest_at = now
+            self._look = replace(self._look, tallest=rows)
 
     def _read(self, snapshot: Message, columns: int) -> None:
         """Read the text that is shown, as far as it is known without waiting."""

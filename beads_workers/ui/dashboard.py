@@ -28,7 +28,7 @@ from beads_workers.ui.panels import (
     outcomes,
     workers,
 )
-from beads_workers.ui.rows import Drawn, Row, bar, duration, fine, sparkline, whole_seconds
+from beads_workers.ui.rows import Row, RowText, bar, duration, fine, sparkline, whole_seconds
 from beads_workers.ui.viewer import (
     ATTEMPT,
     Fields,
@@ -323,7 +323,7 @@ def pointed_at(picture: Group, column: int, row: int) -> tuple[Part, str] | None
     ``picture``: of ``draw``; columns and rows count from 1.
     """
     drawn = picture.renderables[row - 1] if 0 < row <= len(picture.renderables) else None
-    if not isinstance(drawn, Drawn) or drawn.name is None or column > drawn.columns:
+    if not isinstance(drawn, RowText) or drawn.name is None or column > drawn.columns:
         return None
     part, key = drawn.name
     return (part, key) if isinstance(part, Part) else None
@@ -407,8 +407,8 @@ def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterat
         return
     for left, right in zip((*lists, *ended), (*chosen, *lands), strict=True):
         # The style of the left row must not extend to the right one.
-        row = Drawn(no_wrap=True).append_text(left).append(" ").append_text(right)
-        if isinstance(left, Drawn) and isinstance(row, Drawn):
+        row = RowText(no_wrap=True).append_text(left).append(" ").append_text(right)
+        if isinstance(left, RowText) and isinstance(row, RowText):
             row.name, row.columns = left.name, left.columns
         yield row
 
@@ -426,9 +426,9 @@ def _workers(snapshot: Fields, look: Look) -> int:
     return most if most < FOLDED_MIN else max(look.tallest, listed)
 
 
-def tallest(look: Look, snapshot: Fields) -> int:
-    """Return the most rows that the list of workers has had, filtered or not."""
-    return max(look.tallest, len(rows_of(Look(), snapshot, Part.WORKERS)))
+def worker_rows(snapshot: Fields) -> int:
+    """Return the rows of the whole list of workers."""
+    return len(rows_of(Look(), snapshot, Part.WORKERS))
 
 
 def _needs_rows(rows: int) -> int:

@@ -47,7 +47,7 @@ def isolated(text: str) -> str:
     return f"\N{FIRST STRONG ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}"
 
 
-class Drawn(Text):
+class RowText(Text):
     """A row of the screen that knows which row of which list it shows, to be pointed at.
 
     ``name``: its list and its key there; None for all other rows. ``columns``: how many columns
@@ -65,7 +65,7 @@ class Row:
         """Make an empty row; a ``chosen`` row has one style only, to avoid patches."""
         self._width = width
         self._plain = style == CHOSEN
-        self._text = Drawn(style=style, no_wrap=True, overflow="crop")
+        self._text = RowText(style=style, no_wrap=True, overflow="crop")
         self._used = 0
 
     def add(
@@ -100,7 +100,7 @@ class Row:
 
 def named(row: Text, part: Hashable, key: str) -> Text:
     """Return a row that shows the row ``key`` of the list ``part``."""
-    if isinstance(row, Drawn):
+    if isinstance(row, RowText):
         row.name, row.columns = (part, key), row.cell_len
     return row
 

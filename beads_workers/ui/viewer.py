@@ -290,7 +290,7 @@ class Look:
     ``log_find``: the text that is searched; ``log_found``: the row where it was found last.
     ``wrap``: long lines go on in the next row; ``times``: each line has its time; ``full``: nothing
     else is on the screen. ``top``: scroll position of the help. ``naming``: what is typed is a name
-    of the palette. ``tallest``: the most rows that the list of workers has had.
+    of the palette. ``tallest``: the most rows that the list of workers had lately.
     """
 
     role: Role = Role.WATCH

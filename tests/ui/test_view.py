@@ -21,7 +21,7 @@ from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue, pin_worker
 from beads_workers.ui.bindings import help_lines, press
-from beads_workers.ui.dashboard import draw, page_rows, pointed_at, tallest
+from beads_workers.ui.dashboard import draw, page_rows, pointed_at, worker_rows
 from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
 from beads_workers.ui.viewer import (
@@ -180,10 +180,9 @@ def test_many_idle_workers_are_one_row_and_what_is_below_moves_up() -> None:
     assert "W9 " in few and "lists them" not in few
 
 
-def test_the_tallest_list_so_far_is_remembered() -> None:
-    all_busy, all_idle = after(*fleet(30, busy=30)), after(*fleet(30))
-    assert tallest(Look(), all_idle) == 1
-    assert tallest(Look(tallest=tallest(Look(), all_busy)), all_idle) == 30
+def test_the_rows_of_all_workers_are_counted_whatever_is_filtered() -> None:
+    assert worker_rows(after(*fleet(30, busy=30))) == 30
+    assert worker_rows(after(*fleet(30, busy=2))) == 3
 
 
 def test_a_paused_fleet_says_so_once() -> None:
