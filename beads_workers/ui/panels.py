@@ -143,7 +143,7 @@ def outcome_row(
     row = Row(width, CHOSEN if chosen else "").add(" ")
     narrow = width < NARROW_COLUMNS
     row.add(*_clock(outcome["at"], width), "muted")
-    row.add(mark, 2, style)
+    row.add(mark, 2, f"{style}.strong")
     row.add(short_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
     if not narrow:
         row.add(outcome["worker_id"], 5, "muted")
@@ -361,7 +361,7 @@ def _landed_row(
     mark, ascii_mark, style = LANDED_MARKS.get(landed["verdict"], ("✗", "x", "bad"))
     row = Row(width, CHOSEN if chosen else "")
     row.add(" ").add(*_clock(landed["at"], width), "muted")
-    row.add(mark if unicode else ascii_mark, 2, style)
+    row.add(mark if unicode else ascii_mark, 2, f"{style}.strong")
     row.add(short_id(landed["issue_id"], id_room), id_room, "strong").add(" ")
     if landed["verdict"] == "landed":
         return row.add(landed["commit"][:12], 14, "muted").fill(landed["title"]).text()
@@ -403,7 +403,7 @@ def _landing_row(
     if waits:
         row.add("waits", room + 2, "time")
     else:
-        row.add("", room).add("✗" if unicode else "x", 2, "bad")
+        row.add("", room).add("✗" if unicode else "x", 2, "bad.strong")
     row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
     if waits:
         return row.fill(each["title"]).text()
@@ -600,7 +600,7 @@ def _facts(
         row.add("  ")
     elif shown.worker_id:
         mark, style, kind = _mark(fields, unicode=look.unicode)
-        row.add(" ").add(mark, 2, style).add(duration(fields["seconds"]), style="time")
+        row.add(" ").add(mark, 2, f"{style}.strong").add(duration(fields["seconds"]), style="time")
         if width >= NARROW_COLUMNS:
             row.add(f" to {clock(fields['at'], fields['at'])}", style="muted")
         row.add("  ")

@@ -3,8 +3,9 @@
 The 256 colours are exact, and the same in every terminal. Each theme's colours have a contrast of
 at least 4.5:1 (WCAG 2.2, AA) on its backgrounds. ``dark`` and ``light`` fit the usual dark and
 light backgrounds. No colour fits both: ``any``, for a terminal that does not report its background,
-has the terminal's own text colour and bold. The sixteen colours of the oldest terminals differ
-between terminals: only those that are readable in all are used.
+has the terminal's own text colour, and colours with 3:1 for marks and single bold words. The
+sixteen colours of the oldest terminals differ between terminals: only those that are readable in
+all are used.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _COLOURS: dict[str, tuple[int, ...]] = {
     "light": (22, 94, 124, 25, 91, 240),
 }
 """Theme -> the colour of each meaning, of 256."""
+
+_BOLD_ON_ANY = {"good": 65, "attention": 166, "bad": 197, "time": 32, "agent": 134}
+"""Meaning -> its colour in bold on an unknown background: 3:1, as WCAG asks of marks."""
 
 _OLD: dict[str, tuple[str, ...]] = {
     "dark": (
@@ -57,6 +61,8 @@ def styles(name: str, *, colours: int) -> Theme:
     else:
         of = dict(zip(MEANINGS, _OLD[name], strict=True))
     strong = {f"{meaning}.strong": f"bold {style}" for meaning, style in of.items()}
+    if colours >= 256 and name not in _COLOURS:
+        strong |= {f"{meaning}.strong": f"bold color({c})" for meaning, c in _BOLD_ON_ANY.items()}
     return Theme(
         of
         | strong

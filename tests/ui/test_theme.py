@@ -33,6 +33,8 @@ BACKGROUNDS = {
 
 CONTRAST = 4.5
 """WCAG 2.2, level AA, for text."""
+CONTRAST_OF_MARKS = 3.0
+"""The same for marks."""
 
 
 def contrast(one: Color, other: Color) -> float:
@@ -62,10 +64,21 @@ def test_every_colour_can_be_read_on_every_background_of_its_theme(
 @pytest.mark.parametrize("colours", [16, 256])
 def test_on_an_unknown_background_text_is_the_terminal_s_own_and_never_dimmed(colours: int) -> None:
     drawn = styles("any", colours=colours).styles
-    for meaning in (*MEANINGS, *(f"{meaning}.strong" for meaning in MEANINGS)):
+    for meaning in MEANINGS:
         style = drawn[meaning]
         assert style.color is None or style.color.is_default, meaning
         assert not style.dim, meaning
+
+
+def test_marks_and_bold_words_have_colours_that_can_be_told_on_every_usual_background() -> None:
+    drawn = styles("any", colours=256).styles
+    usual = [colour for known in BACKGROUNDS.values() for colour in known.values()]
+    bold = [drawn[f"{meaning}.strong"] for meaning in MEANINGS if meaning != "muted"]
+    assert len({style.color for style in bold}) == len(bold)
+    for style in bold:
+        assert style.bold and style.color is not None
+        for each in usual:
+            assert contrast(style.color, Color.parse(each)) >= CONTRAST_OF_MARKS
 
 
 def test_no_one_colour_can_be_read_on_every_usual_background() -> None:
@@ -104,8 +117,8 @@ def test_every_style_that_is_drawn_is_in_the_theme(name: str, term: str) -> None
     renderer = Renderer({"TERM": term}, name)
     lines = renderer.lines(draw(snapshot, Look(), 1.0, 200, 50), 200, 50)
     codes = {code for line in lines for code in line.split("\x1b[")[1:]}
-    coloured = term == "xterm-256color" and name != "any"
-    assert any(code.startswith("38;5;") for code in codes) == coloured
+    coloured = term == "xterm-256color"
+    assert any("38;5;" in code for code in codes) == coloured
     assert not any("good" in line or "muted" in line for line in lines)
 
 
