@@ -215,16 +215,28 @@ def session(
     open_: Annotated[bool, typer.Option("--open", help="Run it here.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Print the command that opens an agent's session in its worktree."""
+    """Print the command that opens an agent's session in its worktree.
+
+    While you stand in that folder, it is left alone, and no other agent gets the issue.
+    """
+    from beads_workers.worktrees.records import Records
+
     directory = find_state_directory(state_dir)
     record = _record(directory, issue)
     argv = list(_resume(directory, issue))
     if not Path(record.path).is_dir():
         raise CommandError(f"its worktree is gone: {printable(record.path)}", "", EXIT_UNKNOWN)
+    at_work = f"{printable(issue, 60)} runs now, in this very worktree and session"
+    todo = f"wait for its end, or end it first: beads-workers release {shlex.quote(issue)}"
     if not open_:
+        if Records(directory).in_use(record):
+            print(f"note: {at_work}; {todo}", file=sys.stderr)
         print(f"cd {shlex.quote(record.path)} && {shlex.join(argv)}")
         return
+    # From here on we stand there, so that no attempt begins.
     os.chdir(record.path)
+    if Records(directory).in_use(record):
+        raise CommandError(at_work, printable(todo))
     try:
         os.execvp(argv[0], argv)
     except OSError as error:

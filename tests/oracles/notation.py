@@ -98,9 +98,10 @@ WORDS: dict[str, str] = {
 ADDED: dict[str, tuple[str, ...]] = {
     "Add": ("awaits",),
     "Answered": ("commented",),
-    "Checkpointed": ("question", "asked_at", "questions", "answered"),
+    "Checkpointed": ("question", "asked_at", "questions", "answered", "occupied"),
     "CrashedRun": ("asked", "answered"),
-    "Finished": ("questions", "awaits"),
+    "Finished": ("questions", "awaits", "occupied"),
+    "Outcome": ("occupied",),
     "Policy": ("questions_max",),
     "Receipt": ("question",),
     "RunStarted": ("approves",),
