@@ -102,7 +102,7 @@ ADDED: dict[str, tuple[str, ...]] = {
     "CrashedRun": ("asked", "answered"),
     "Finished": ("questions", "awaits"),
     "Policy": ("questions_max",),
-    "Receipt": ("question",),
+    "Receipt": ("question", "call"),
     "RunStarted": ("approves",),
     "RoundTrip": ("listen", "remarks"),
     "RoundTripEnded": ("conversations", "remarks"),
