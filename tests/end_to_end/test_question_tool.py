@@ -55,7 +55,8 @@ def test_a_choice_is_asked_for_whole_and_its_answer_goes_on_at_the_call(
     fleet: Fleet = start(project, *CLAUDE)
     row = asked(fleet)
     assert (row["question"], row["agent"]) == (SHOWN, "claude")
-    assert "Which key?" in fleet.call("why", row["issue_id"]).stdout
+    why = fleet.call("why", row["issue_id"]).stdout
+    assert "asks a person: Which key?" in why and "asked       2. BAR: BAR it is" in why
     assert "2. BAR: BAR it is" in fleet.call("answer").stdout
     said = fleet.call("answer", row["issue_id"], answer)
     assert said.returncode == 0, said.stderr

@@ -11,7 +11,8 @@ Measured with 2.1.197, 2.1.328 and 2.1.332; the shapes are those of ``sdk.d.ts``
 - That usage has the output as it was when the answer began. The session's file has all of it.
 - It asks a person by ``AskUserQuestion``, but only with ``--permission-prompt-tool stdio``. A hook
   that answers ``defer`` ends the run at the call. ``--resume`` with an empty stdin runs the call
-  again, and a hook can answer it. Without a hook the call fails, and claude goes on (``asks``).
+  again, and a hook can answer it. Without a hook the call fails, and claude goes on. So does a
+  call that needs a permission: the flag changes only the words of its refusal ("Stream closed").
 - ``modelUsage`` of the result is the right account (``usage`` leaves out sub-agents, and is zero at
   a budget). In newer versions, after ``--resume``, it is the account of the session.
 """
