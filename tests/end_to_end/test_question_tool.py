@@ -86,17 +86,17 @@ def test_each_question_of_a_call_gets_its_own_answer(start: Any, project: AgentP
 def test_a_second_question_waits_again_in_the_same_session(
     start: Any, project: AgentProject, at_once: bool
 ) -> None:
-    """Of two calls in one message claude keeps the last only, and the model asks the other anew."""
+    """Of two calls in one message claude keeps one, and forgets the other, which is asked anew."""
     key, colour = 'question "Which key?" FOO BAR', '"Which colour?" red blue'
-    script, titles = f"{key}; question {colour}", ["Which key?", "Which colour?"]
+    script, titles = f"{key}; question {colour}", [{"Which key?"}, {"Which colour?"}]
     if at_once:
-        script, titles = f"{key} ++ {colour}; {key}", ["Which colour?", "Which key?"]
+        script, titles = f"{key} ++ {colour}; {key}", [set.union(*titles), {"Which key?"}]
     project.create_many([{"description": f'[[stub: {script}; write a.py "all"]]'}])
     fleet: Fleet = start(project, *CLAUDE)
     for number, title in enumerate(titles, 1):
         until(lambda number=number: len(fleet.journal("finished")) == number)
         row = asked(fleet)
-        assert row["question"].splitlines()[0] == title
+        assert row["question"].splitlines()[0] in title
         assert fleet.call("answer", row["issue_id"], "1").returncode == 0
     assert landed(project) == "all"
     assert ends(fleet) == [("question", 0), ("question", 0), ("success", 0)]
