@@ -103,7 +103,7 @@ ADDED: dict[str, tuple[str, ...]] = {
     "Finished": ("questions", "awaits", "occupied"),
     "Outcome": ("occupied",),
     "Policy": ("questions_max",),
-    "Receipt": ("question",),
+    "Receipt": ("question", "call"),
     "RunStarted": ("approves",),
     "RoundTrip": ("listen", "remarks"),
     "RoundTripEnded": ("conversations", "remarks"),
