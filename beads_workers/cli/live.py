@@ -213,7 +213,8 @@ class _Live:
         if read and self._signal is None:
             if not self._told_end:
                 self._told_end = True
-                self._say("the run has ended; q goes back and leaves")
+                what = "the run has ended" if self._ended else "the fleet is gone"
+                self._say(f"{what}; q goes back and leaves")
             return
         if self._ended is not None and self._signal is None:
             self._terminal.wait([], max(0.0, self._drawn_at + FRAME_SECONDS - time.monotonic()))
