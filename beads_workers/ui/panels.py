@@ -569,8 +569,9 @@ def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int
         row.add(" ").add(mark, 2, style).add(duration(fields["seconds"]), style="time").add("  ")
         if kind not in ("finish", "land"):
             again = look.in_attempt and look.view is not None and look.view.step(1) is not None
-            outcome = fields["outcome"].replace("_", " ")
-            became = f"{outcome}, tried again" if again else _became(fields)
+            tried_again = f"{fields['outcome'].replace('_', ' ')}, tried again"
+            then = "asked, and went on" if kind == "asked" else tried_again
+            became = then if again else _became(fields)
             row.add(f"{became}: {fields['error'] or fields['outcome']}  ", style=style)
     if (agent := fields.get("agent")) is not None:
         row.add(agent, style="agent").add("  ")
