@@ -320,6 +320,12 @@ def _cause_key(row: Mapping[str, Any]) -> str:
     return f"cause {cause_of(row['error'], row['issue_id'])}"
 
 
+def _is_over(row: IssueRow, ended_at: Mapping[str, float], listed_at: float) -> bool:
+    """Return whether an issue was closed after the listing that has it in progress, or open."""
+    at = ended_at.get(row.issue_id)
+    return at is not None and (at >= listed_at or row.cause is Cause.IN_PROGRESS)
+
+
 def issue_rows(
     known: IssueBacklog | None, snapshot: Mapping[str, Any], order: str
 ) -> list[dict[str, Any]]:
@@ -328,10 +334,9 @@ def issue_rows(
     ``known``: the last answer about the backlog; without one, the snapshot has to do.
     """
     found, closed = known or of_snapshot(snapshot), closed_rows(snapshot)
-    # The listing is older than the snapshot.
-    listed_at = found.listed_at or 0.0
-    over = {row.issue_id for row in closed if (row.at or 0.0) >= listed_at}
-    rows = [row for row in found.rows() if row.issue_id not in over]
+    # The listing is older than the snapshot, and the tracker hears of a close after its end.
+    ended_at = {row.issue_id: row.at or 0.0 for row in closed}
+    rows = [row for row in found.rows() if not _is_over(row, ended_at, found.listed_at or 0.0)]
     if order:
         closed.sort(key=ORDERS[order])
     groups = (*grouped(rows, order), Group(State.CLOSED, "", tuple(closed)))
