@@ -114,12 +114,13 @@
     return [shot.state + hours(), shot.state === "running" ? "how live" : shot.state === "waiting" ? "how still" : "how warn"];
   };
 
+  const servedUntil = () => (fleet.until ? `, and is served until ${moment(1000 * fleet.until)} at most` : "");
   const bannerNow = () => {
     if (!connected) return ["warn", "The server of this page does not answer. Trying again."];
     if (fleet.state === "lost") return ["bad", "The orchestrator ended without a word. The next start settles what it left; this page waits for it."];
     if (fleet.state === "ended") {
       const reason = shot?.ended?.reason || "";
-      return [endTone(), `The run has ended: ${safe(REASONS[reason] ?? reason)}. This page goes on with the next one.`];
+      return [endTone(), `The run has ended: ${safe(REASONS[reason] ?? reason)}. This page goes on with the next one${servedUntil()}.`];
     }
     if (fleet.state === "none") return ["still", "No fleet has run here yet. This page shows the first one."];
     if (shot?.state === "waiting") return ["still", `Waiting: the first attempt begins at ${moment(shot.hours.begins_at)}.`];
@@ -659,6 +660,15 @@
       counts.set(attempt[6], (counts.get(attempt[6]) || 0) + 1);
     }
   };
+
+  // Whether somebody reads the end of a run: its server then goes on for a while only.
+  let seenOf = "";
+  const seen = () => {
+    if (!connected || !shot || !["ended", "lost"].includes(fleet.state) || seenOf === shot.run_id) return;
+    seenOf = shot.run_id;
+    fetch("seen", { cache: "no-store" }).catch(() => { seenOf = ""; });
+  };
+  for (const each of ["pointerdown", "pointermove", "keydown", "wheel", "scroll"]) addEventListener(each, seen, { passive: true });
 
   // --- the stream ------------------------------------------------------------------------------
   // A page that nobody sees has no stream: a browser gives one site only six connections.

@@ -267,6 +267,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.FORBIDDEN)
         elif path == "events":
             self._stream()
+        elif path == "seen":
+            self.server.shown.end_was_read = True
+            self._json({})
         elif path == "log":
             found = self.server.read_log(query.get("worker", [""])[0])
             if found is None:

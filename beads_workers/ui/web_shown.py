@@ -65,6 +65,8 @@ class Shown:
 
     def __init__(self) -> None:
         self.snapshot: Message | None = None
+        self.end_was_read = False
+        """Whether a person has touched the page since the run here has ended."""
         self._changed = threading.Condition()
         self._version = 0
         self._topics: dict[str, tuple[int, bytes]] = {}

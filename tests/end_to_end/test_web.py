@@ -388,6 +388,21 @@ def test_a_page_in_the_background_has_no_stream(browser: Browser, house: Served)
     page.close()
 
 
+def test_the_end_of_a_run_is_read_by_somebody_who_touches_the_page(
+    browser: Browser, house: Served
+) -> None:
+    page = drawn(browser, house.url)
+    page.click("h1")
+    assert not house.shown.end_was_read, "it still runs"
+    house.shown.say("fleet", {"state": "ended", "until": 1.0})
+    page.until("document.getElementById('banner').textContent.includes('is served until')")
+    assert not house.shown.end_was_read, "a page that lies open has no reader"
+    page.click("h1")
+    until(lambda: house.shown.end_was_read)
+    assert page.complaints() == []
+    page.close()
+
+
 # --- real fleets ------------------------------------------------------------------------------
 
 
