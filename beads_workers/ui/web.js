@@ -670,6 +670,37 @@
   };
   for (const each of ["pointerdown", "pointermove", "keydown", "wheel", "scroll"]) addEventListener(each, seen, { passive: true });
 
+  // --- snapshots -------------------------------------------------------------------------------
+  // A change, as ui/web_deltas.py makes it: [0, value], [1, op, ...] for a list, or an object of changes.
+  let sent = null;
+  const patched = (old, change) => {
+    if (Array.isArray(change)) return change[0] ? change.slice(1).flatMap((op) => moved(old, op)) : change[1];
+    const now = { ...old };
+    for (const [key, each] of Object.entries(change)) {
+      if (each === 0) delete now[key];
+      else now[key] = patched(old[key], each);
+    }
+    return now;
+  };
+  const moved = (old, [at, how]) => {
+    if (how === undefined) return [at]; // A new item.
+    return typeof how === "number" ? old.slice(at, at + how) : [patched(old[at], how)];
+  };
+  // Moments of the run become durations again, as in "status --json".
+  const timed = (value, now) => {
+    if (Array.isArray(value)) return value.map((each) => timed(each, now));
+    if (value === null || typeof value !== "object") return value;
+    if (value.run_since !== undefined) return now - value.run_since;
+    if (value.run_until !== undefined) return value.run_until - now;
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, timed(each, now)]));
+  };
+  const TIMED = ["workers", "landing", "accounts", "queue", "hours"];
+  const take = (told) => {
+    shot = { ...told };
+    for (const key of TIMED) if (told[key]) shot[key] = timed(told[key], told.uptime_seconds);
+    shotAt = performance.now();
+  };
+
   // --- the stream ------------------------------------------------------------------------------
   // A page that nobody sees has no stream: a browser gives one site only six connections.
   let stream = null, again = 0;
@@ -681,7 +712,8 @@
     stream.onerror = () => { leave(); again = setTimeout(resume, 300); };
     heard("hello", (told) => { hello = told; });
     heard("fleet", (told) => { fleet = told; });
-    heard("snapshot", (told) => { shot = told; shotAt = performance.now(); });
+    heard("snapshot", (told) => { sent = told; take(sent); });
+    heard("change", (told) => { sent = patched(sent, told); take(sent); });
     heard("attempts", add);
   };
   const leave = () => {

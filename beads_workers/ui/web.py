@@ -32,6 +32,7 @@ import socketserver
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -52,8 +53,15 @@ HEAD_SECONDS = 10.0
 WRITE_SECONDS = 10.0
 """Time to send one event; a viewer that has not read the earlier ones by then is dropped."""
 
-SEND_BYTES = 1 << 18
-"""Kernel buffer for a viewer that does not read: some frames of a hundred workers."""
+SEND_BYTES = 1 << 16
+"""Kernel buffer for a viewer that does not read: some seconds of a hundred workers. What lies there
+is in the way of an answer, if the line is slow."""
+
+COMPRESS_BYTES_MIN = 500
+"""Minimum size of an answer that is compressed."""
+
+GZIP = 31
+"""``wbits`` of ``zlib`` for a whole window, and the frame of gzip."""
 
 CONNECTIONS_MAX = 64
 BODY_BYTES_MAX = 1 << 16
@@ -348,9 +356,16 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.connection.settimeout(self.server.write_seconds)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
-            self._head(HTTPStatus.OK, "text/event-stream", {})
+            if not self._takes_gzip():
+                self._head(HTTPStatus.OK, "text/event-stream", {})
+                for events in self.server.shown.follow():
+                    self.wfile.write(events)
+                return
+            self._head(HTTPStatus.OK, "text/event-stream", {"Content-Encoding": "gzip"})
+            stream = zlib.compressobj(wbits=GZIP)
             for events in self.server.shown.follow():
-                self.wfile.write(events)
+                # Flushed, so that the viewer can read each event as it comes.
+                self.wfile.write(stream.compress(events) + stream.flush(zlib.Z_SYNC_FLUSH))
         except OSError:
             pass  # The viewer has left, or does not read.
         finally:
@@ -364,8 +379,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, "text/plain; charset=utf-8", text, {})
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str]) -> None:
+        headers = headers | {"Vary": "Accept-Encoding"}
+        if len(body) >= COMPRESS_BYTES_MIN and self._takes_gzip():
+            body = zlib.compress(body, wbits=GZIP)
+            headers |= {"Content-Encoding": "gzip"}
         self._head(status, kind, headers | {"Content-Length": str(len(body))})
         self.wfile.write(body)
+
+    def _takes_gzip(self) -> bool:
+        accepted = self.headers.get("Accept-Encoding", "").replace(" ", "").lower().split(",")
+        return "gzip" in accepted
 
     def _head(self, status: HTTPStatus, kind: str, headers: dict[str, str]) -> None:
         self.send_response(status)

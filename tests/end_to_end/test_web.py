@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, until
 from tests.support.journals import HOSTILE_TITLES
 from tests.support.real_agents import AgentHome, git
-from tests.support.web import COMMIT, DIFFSTAT, QUESTION, Served, full_house
+from tests.support.slow_line import SlowLine
+from tests.support.web import COMMIT, DIFFSTAT, QUESTION, Served, busy_night, full_house
 
 CONTRAST_LEAST = 4.5
 
@@ -131,6 +133,46 @@ def test_what_a_person_is_to_type_and_what_was_spent_stand_as_they_are_meant(
     shown = page.value("document.body.textContent")
     assert "of $20, 12.3k tokens" in shown and "c not landed" in shown
     page.close()
+
+
+def test_a_page_that_was_there_all_the_time_shows_what_one_does_that_has_just_come(
+    browser: Browser,
+) -> None:
+    served = Served()
+    nights = busy_night(30, 60)
+    served.tell(next(nights))
+    early = drawn(browser, served.url, alone=True)
+    for snapshot in islice(nights, 60):
+        served.tell(snapshot)
+        done = snapshot["totals"]["done"]
+        early.until(f"document.title.startsWith('{done}/')")
+    served.tell({**snapshot, "workers": snapshot["workers"][3:], "accounts": []})
+    early.until("document.querySelectorAll('#workers li').length === 27")
+    late = drawn(browser, served.url, alone=True)
+    shown = "document.querySelector('main').textContent.replace(/\\d+ s/g, '')"
+    late.until(f"{shown} === {json.dumps(early.value(shown))}")
+    for page in (early, late):
+        assert page.complaints() == []
+        page.close()
+    served.close()
+
+
+def test_a_slow_line_is_no_hindrance(browser: Browser) -> None:
+    served = Served(controls=True)
+    served.shown.begin()
+    rows = [("W1", f"e-{n}", f"case {n}", 1, n, n + 0.8, "error") for n in range(3000)]
+    served.shown.add(rows)
+    served.tell(next(busy_night(100, 500)))
+    line = SlowLine(served.port, delay=0.1, rate=64_000)
+    page = drawn(browser, served.url.replace(str(served.port), str(line.port)), 400)
+    page.until("document.querySelectorAll('#timeline rect.bar').length >= 3000")
+    assert line.received < 90_000, "of the page, a hundred workers and three thousand attempts"
+    page.click("#workers .row")
+    page.until("document.getElementById('lines').textContent.includes('all is well')")
+    assert page.complaints() == []
+    page.close()
+    line.close()
+    served.close()
 
 
 def test_no_text_of_anybody_becomes_markup(browser: Browser, house: Served) -> None:

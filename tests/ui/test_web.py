@@ -7,14 +7,16 @@ import hashlib
 import json
 import re
 import socket
+import zlib
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
 from beads_workers.ui.web import CONNECTIONS_MAX, is_for_us, page, within
 from beads_workers.ui.web_shown import VIEWERS_MAX
 from tests.support.fleet import until
-from tests.support.web import KEY, TOKEN, Served, Viewer
+from tests.support.web import KEY, TOKEN, Served, Viewer, busy_night
 
 
 @pytest.fixture
@@ -235,6 +237,37 @@ def test_a_viewer_is_told_all_that_is_known_and_then_what_is_new(served: Served)
     served.tell({"title": "next"})
     assert viewer.event() == ("snapshot", {"title": "next"})
     viewer.close()
+
+
+def test_a_phone_is_sent_little_of_a_hundred_workers() -> None:
+    served = Served()
+    nights = busy_night(100, 500)
+    served.tell(next(nights))
+    viewer = Viewer(served, zipped=True)
+    assert b"Content-Encoding: gzip" in viewer.head()
+    while viewer.event()[0] != "snapshot":
+        pass
+    assert viewer.received < 24_000, "the first frame"
+    before, seconds = viewer.received, 60
+    for snapshot in islice(nights, 4 * seconds):
+        served.tell(snapshot)
+        while (event := viewer.event())[0] != "snapshot":
+            pass
+        assert event[1]["totals"] == snapshot["totals"]
+    assert viewer.received - before < 6000 * seconds
+    viewer.close()
+    served.close()
+
+
+@pytest.mark.parametrize("path", ["", "log?worker=W1"])
+def test_an_answer_is_compressed_for_whoever_takes_it(served: Served, path: str) -> None:
+    plain = served.get(path).partition(b"\r\n\r\n")[2]
+    for asks, is_zipped in (("gzip, br", True), ("br", False), ("identity", False)):
+        head, _, body = served.get(path, f"Accept-Encoding: {asks}").partition(b"\r\n\r\n")
+        assert (b"Content-Encoding: gzip" in head) is is_zipped
+        assert f"Content-Length: {len(body)}".encode() in head
+        assert (zlib.decompress(body, wbits=31) if is_zipped else body) == plain
+        assert len(body) < len(plain) or not is_zipped
 
 
 def test_eight_viewers_see_the_same(served: Served) -> None:
