@@ -172,7 +172,20 @@ class _Looked:
     hint: str = ""
 
 
-def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_json: bool) -> None:
+def why_lines(issue: str, directory: Path) -> list[str]:
+    """Return what ``why ISSUE`` prints about the issue itself, without receipts and log.
+
+    Raise ``CommandError``.
+    """
+    issue_id = IssueId(issue)
+    picture, reasons = _explained(issue_id, directory, None)
+    head, links = headline(issue_id, reasons, picture), chain(issue_id, picture)
+    return list(issue_lines(issue_id, picture.seen.get(issue_id), head, reasons, links))
+
+
+def _explained(
+    issue_id: IssueId, directory: Path, source: str | None
+) -> tuple[Picture, list[Reason]]:
     scheduler = Scheduler(directory, source)
     looked = _look(scheduler.settings, issue_id)
     # The tracker first: the fleet may hold issues that this one waits for.
@@ -180,9 +193,13 @@ def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_jso
     if looked.error and facts.state == NO_FLEET:
         raise CommandError(looked.error, looked.hint, EXIT_TRACKER)
     picture = _picture(facts, looked)
-    reasons = explain(issue_id, picture)
+    return picture, explain(issue_id, picture)
+
+
+def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_json: bool) -> None:
+    picture, reasons = _explained(issue_id, directory, source)
     head, links = headline(issue_id, reasons, picture), chain(issue_id, picture)
-    seen, log = looked.seen.get(issue_id), _log(directory, issue_id, picture)
+    seen, log = picture.seen.get(issue_id), _log(directory, issue_id, picture)
     attempts = find_receipts(directory, issue_id)
     if as_json:
         shown = {
