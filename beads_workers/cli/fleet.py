@@ -461,7 +461,7 @@ def _show_what_is_left(last: dict[str, Any]) -> None:
     """Print what landed, what did not, and what was quarantined."""
     from beads_workers.core.text import printable
     from beads_workers.ui.landing import at_the_end
-    from beads_workers.ui.lines import held_elsewhere, to_decide
+    from beads_workers.ui.lines import by_cause, held_elsewhere, to_decide
 
     landed = last.get("landing")
     for line in at_the_end(landed) if landed else ():
@@ -469,9 +469,8 @@ def _show_what_is_left(last: dict[str, Any]) -> None:
     refused = {row["issue_id"] for row in landed["refused"]} if landed else set()
     for line in (*to_decide(last), *held_elsewhere(last)):
         print(line)
-    for row in last["quarantined"]:
-        if row["issue_id"] not in refused:
-            print(f"quarantined {printable(row['issue_id'])}: {printable(row['error'], 120)}")
+    for text in by_cause(row for row in last["quarantined"] if row["issue_id"] not in refused):
+        print(f"quarantined {text}")
     if landed and (command := _merge_command(last, landed)):
         print(f"next: {printable(command)}")
 

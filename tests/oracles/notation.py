@@ -103,6 +103,7 @@ ADDED: dict[str, tuple[str, ...]] = {
     "Finished": ("questions", "awaits"),
     "Policy": ("questions_max",),
     "Receipt": ("question",),
+    "RetryAskedFor": ("cause",),
     "RunStarted": ("approves",),
     "RoundTrip": ("listen", "remarks"),
     "RoundTripEnded": ("conversations", "remarks"),
