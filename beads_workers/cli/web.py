@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from beads_workers.runtime.within_attempt import is_reached_from
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
+    from beads_workers.core.journal import Entry
     from beads_workers.runtime.journal_file import JournalTail
     from beads_workers.ui.web import WebServer
     from beads_workers.ui.web_shown import Message, Shown
@@ -64,8 +65,6 @@ OPENS_SECONDS = 15.0
 LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.02
 """Tries to lock the file: a process that checks the lock holds it for some microseconds."""
 
-LOG_LINES = 300
-LOG_BYTES = 256 << 10
 NICE = 5
 """Niceness of the server: viewers get less of a busy machine than workers."""
 
@@ -259,10 +258,19 @@ class PageFeed:
         if self._tail is not None:
             try:
                 # All of it is read first: a long journal blocks no viewer.
-                rows = list(ended_attempts(self._issues, self._tail.read()))
+                rows = list(ended_attempts(self._issues, self._timed(self._tail.read())))
             except OSError:
                 return  # The run was removed; what was shown stays.
             self._shown.add(rows)
+
+    def _timed(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        """Say when the run began, in epoch seconds, as its first entry has it."""
+        for entry in entries:
+            began_at = round(entry.at - entry.elapsed, 3)
+            self._shown.say_once("clock", {"began_at": began_at})
+            yield entry
+            break
+        yield from entries
 
     def _show_last(self) -> None:
         """Show how the last run ended, unless it is shown already."""
@@ -293,22 +301,6 @@ class PageFeed:
 # --- what a page may ask -------------------------------------------------------------------------
 
 
-def read_log(directory: Path, shown: Shown, worker_id: str) -> Message | None:
-    """Return the end of a worker's log; None if there is no such worker."""
-    from beads_workers.cli.log_tail import LogTail
-    from beads_workers.ui.viewer import Look, Part
-
-    snapshot = shown.snapshot
-    if snapshot is None or all(w["worker_id"] != worker_id for w in snapshot["workers"]):
-        return None
-    tail = LogTail((directory / "runs").joinpath, LOG_BYTES)
-    try:
-        log = tail.read(Look(chosen={Part.WORKERS: worker_id}), snapshot)
-    except OSError as error:
-        return {"title": f"{worker_id}: {error.strerror}", "lines": []}
-    return {"title": log.title, "lines": list(log.lines[-LOG_LINES:])}
-
-
 def control(directory: Path, request: str, fields: Message) -> Message:
     """Return the fleet's answer to a request, or why there is none."""
     try:
@@ -318,7 +310,8 @@ def control(directory: Path, request: str, fields: Message) -> Message:
     try:
         if request == "bw.stop":
             client.send(request, fields)
-            return {"text": "stopping: everyone is told to leave"}
+            ends = "what runs may finish" if fields.get("drain") else "everyone is told to leave"
+            return {"text": f"stopping: {ends}"}
         return client.ask(request, dict(signed(request, fields)))
     except CommandError as error:
         return {"error": error.message}
@@ -433,6 +426,7 @@ class Server:
         """Return a server on the first free port of these; raise ``OSError``."""
         import secrets
 
+        from beads_workers.cli.web_asked import PageAnswers
         from beads_workers.ui.web import WebServer
 
         directory, shown = self._directory, self.shown
@@ -443,7 +437,7 @@ class Server:
                     secrets.token_urlsafe(16),
                     key,
                     shown,
-                    read_log=lambda worker_id: read_log(directory, shown, worker_id),
+                    ask=PageAnswers(directory, shown).answer,
                     control=(lambda name, fields: control(directory, name, fields))
                     if controls
                     else None,

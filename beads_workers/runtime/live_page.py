@@ -63,7 +63,7 @@ def lingering(directory: Path) -> LivePage | None:
     """Return the page that a start left here, which ends by itself or by ``end``; None without
     one."""
     try:
-        page = served(directory)
+        page = served(directory) if is_locked(directory / FILE) else None
     except ValueError:
         return None
     return page if page is not None and page.beside else None

@@ -106,10 +106,25 @@ class Button(NamedTuple):
 
 
 BUTTONS = (
-    Button("pause", "Pause", "the top", "pause, and resume"),
-    Button("fewer", "\N{MINUS SIGN}", "the top", "one worker less"),
-    Button("more", "+", "the top", "one worker more"),
+    Button(
+        "pause", "Pause", "the top", "pause, and resume; before its hours: begin now", asks=False
+    ),
+    Button("fewer", "\N{MINUS SIGN}", "the top", "one worker less", asks=False),
+    Button("more", "+", "the top", "one worker more", asks=False),
+    Button("drain", "Stop after what runs", "the top", "begin nothing new, and stop then"),
     Button("stop", "Stop", "the top", "stop the fleet, requeueing what runs"),
+    Button(
+        *("notify", "Notify me", "the top"),
+        "have the browser say when something needs you, and when the run ends",
+        asks=False,
+    ),
+    Button(
+        "nights",
+        "Reports",
+        "the top",
+        "list the reports of this night and earlier ones",
+        asks=False,
+    ),
     Button("reply", "Answer", "a question", "have its agent go on with your answer", asks=False),
     Button("approve", "Approve", "a branch that awaits approval", "let it land as shown"),
     Button(
@@ -117,10 +132,30 @@ BUTTONS = (
         "send it back to its agent, with your remarks",
         asks=False,
     ),
-    Button("again", "Try again", "a quarantined issue", "retry this issue"),
+    Button("again", "Try again", "a quarantined issue", "retry this issue", asks=False),
+    Button("again-all", "Try these again", "a cause of quarantine", "retry its issues"),
     Button("retry-all", "Try all again", "the quarantined issues", "retry all of them"),
-    Button("release", "Release", "the log of a running attempt", "release the issue"),
-    Button("close", "Close", "a log", "close the log; Escape does it, too", asks=False),
+    Button("opens", "its id and title", "each row and each bar", "open the attempt", asks=False),
+    Button("release", "Release", "a running attempt", "release the issue"),
+    Button(
+        *("older", "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", "an attempt"),
+        "go to the attempt before",
+        asks=False,
+    ),
+    Button(
+        *("newer", "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}", "an attempt"),
+        "go to the next attempt",
+        asks=False,
+    ),
+    Button("tab-log", "Log", "an attempt", "show its log", asks=False),
+    Button("tab-diff", "Diff", "an attempt", "show its branch, and what it changed", asks=False),
+    Button(
+        *("tab-about", "About", "an attempt"),
+        "show why the issue stands where it stands, the receipt, and all attempts",
+        asks=False,
+    ),
+    Button("earlier", "Earlier lines", "a log", "read more of a long log", asks=False),
+    Button("close", "Close", "an attempt", "close it; Escape does it, too", asks=False),
 )
 """All buttons of the page but those of its dialog."""
 

@@ -24,10 +24,11 @@
   let last = new Map();   // worker -> its newest of them
   let counts = new Map(); // outcome -> how many of them
   let dropped = 0;        // older ones, which nobody keeps for pages
-  let chosen = null;      // the worker whose log is read
+  let open = null;        // the attempt that is read: a pin, as ui/attempt.py has it
   let connected = false;
 
   const isLive = () => connected && fleet.state === "live";
+  let beganAt = null;     // when the run began, in milliseconds since the epoch
   const age = () => (isLive() ? (performance.now() - shotAt) / 1000 : 0);
 
   // --- text and elements -----------------------------------------------------------------------
@@ -80,6 +81,9 @@
     const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
     return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
   };
+  // The time of day of a moment of the run; seconds only if they matter.
+  const wall = (seconds, exact = true) => (beganAt === null ? clock(seconds)
+    : new Date(beganAt + 1000 * seconds).toLocaleTimeString("en-GB", exact ? {} : { hour: "2-digit", minute: "2-digit" }));
   const took = (seconds) => (seconds < 10 ? `${Math.max(0, seconds).toFixed(1)} s` : seconds < 60 ? `${Math.round(seconds)} s` : clock(seconds));
   const running = (seconds) => (seconds < 60 ? `${Math.floor(Math.max(0, seconds))} s` : clock(seconds));
   const roughly = (seconds) => seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
@@ -128,6 +132,51 @@
     return null;
   };
 
+  // --- title, icon, notifications: also of a page in the background ----------------------------
+  // What is given up or waits for a person is not done, and stays in the sum.
+  const summed = (told) => {
+    const { totals: t, queue: q } = told;
+    const open = ["ready", "running", "retrying", "blocked", "waiting_to_land", "on_hold"].reduce((sum, key) => sum + (q[key] || 0), 0);
+    const person = q.quarantined + q.questions + q.awaiting_approval;
+    return { done: t.done, all: t.done + open + person, person };
+  };
+  const TONES = { bad: "#a83a08", warn: "#b07800", live: "#1f5d99", good: "#3f7d3f" };
+  const toneOf = (told) => {
+    if (told.fleet === "lost") return "bad";
+    if (summed(told).person) return "warn";
+    return told.fleet === "ended" ? ([0, 7].includes(told.ended?.exit_code ?? 0) ? "good" : "bad") : "live";
+  };
+  const drawTitle = (told) => {
+    const { done, all, person } = summed(told);
+    const state = told.fleet === "live" ? "" : told.fleet === "lost" ? " gone" : " ended";
+    document.title = `${done}/${all}${person ? ` (${person}!)` : ""}${state} ${safe((told.project || "").split("/").pop() || "beads-workers")}`;
+    const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="${TONES[toneOf(told)]}"/></svg>`;
+    const link = document.querySelector("link[rel=icon]");
+    if (link.said !== icon) { link.said = icon; link.href = `data:image/svg+xml,${encodeURIComponent(icon)}`; }
+    tellPerson(told);
+  };
+  let lastTold = null; // what the person was told last: [run, how many wait, whether it is over]
+  const tellPerson = (told) => {
+    const now = [told.run_id, summed(told).person, ["ended", "lost"].includes(told.fleet)];
+    const before = lastTold;
+    lastTold = now;
+    if (!before || !window.Notification || Notification.permission !== "granted" || !document.hidden) return;
+    const more = now[1] - (before[0] === now[0] ? before[1] : 0);
+    const texts = [more > 0 && `${counted(more, "issue needs", "issues need")} you`, now[2] && !(before[2] && before[0] === now[0]) && (told.fleet === "lost" ? "the orchestrator is gone" : "the run has ended")].filter(Boolean);
+    if (texts.length) try { new Notification(document.title, { body: texts.join("; "), tag: told.run_id }); } catch { byId("notify").hidden = true; }
+  };
+  const offerNotices = () => { byId("notify").hidden = !window.Notification || Notification.permission !== "default"; };
+  byId("notify").addEventListener("click", async () => { await Notification.requestPermission(); offerNotices(); });
+  const BRIEF_MS = 15000;
+  setInterval(async () => {
+    if (!document.hidden) return;
+    try {
+      const answer = await fetch("brief", { cache: "no-store" });
+      const told = answer.ok ? await answer.json() : null;
+      if (document.hidden && told?.totals) drawTitle(told);
+    } catch { /* The server is away: what stands in the title stays until somebody looks. */ }
+  }, BRIEF_MS);
+
   const drawHead = () => {
     const [text, className] = stateNow();
     set(byId("state"), text);
@@ -137,10 +186,10 @@
     if (banner) { setClass(byId("banner"), banner[0]); set(byId("banner"), banner[1]); }
     if (!shot) return;
     set(byId("project"), project());
-    set(byId("facts"), `${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${clock(shot.uptime_seconds + age())}`);
+    const since = beganAt === null ? "" : `, since ${moment(beganAt)}`;
+    set(byId("facts"), `${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${clock(shot.uptime_seconds + age())}${since}`);
     set(byId("run"), `run ${safe(shot.run_id)}`);
-    const done = shot.totals.done;
-    document.title = `${done}/${done + left()} ${project()}`;
+    drawTitle({ ...shot, fleet: fleet.state });
     const on = hello.control && isLive();
     byId("controls").hidden = !on;
     if (on) {
@@ -226,11 +275,20 @@
   // What can be typed as it stands; the terminal has no room for the program's name.
   const OURS = /^(answer|approve|diff|doctor|logs|release|resume|retry|start|why)(?= |$)/;
 
+  // A button that opens an attempt; "pin" tells which when it is pressed.
+  const opener = (pin, ...children) => {
+    const button = el("button", "opens", ...children);
+    button.type = "button";
+    button.addEventListener("click", () => read(pin(), button));
+    return button;
+  };
+
   const drawNeeds = () => {
     byId("needs").hidden = !shot.needs.length;
     keyed(byId("needs").querySelector("ul"), shot.needs, (need) => need.text + "\n" + need.remedy, (need) => {
       const typed = need.remedy.split("; ").map((one) => one.trim()).filter(Boolean);
-      return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")));
+      const about = typed.map((one) => /^(?:answer|approve|diff|logs|why) (\S+)$/.exec(one)?.[1]).find((id) => id && !/^W\d+$/.test(id));
+      return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")), about ? opener(() => pinIssue(about), el("span", "", `Open ${safe(about)}`)) : null);
     });
   };
 
@@ -282,7 +340,7 @@
       const box = words(key(row), `Answer to ${safe(row.issue_id)}`);
       const reply = el("button", "reply", "Answer");
       reply.addEventListener("click", () => send(box, "bw.answer", row.issue_id, "Type the answer first."));
-      return el("li", "", el("p", "", foreign(row.issue_id, "code"), " ", foreign(row.title), el("span", "dim")),
+      return el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title)), el("span", "dim")),
         el("pre", "", el("bdi", "", inLines(row.question))), el("div", "form", box, reply));
     }, (card, row) => {
       set(card.querySelector(".dim"), [row.agent && ` ${safe(row.agent)}`, row.branch && ` on ${safe(row.branch)}`].filter(Boolean).join(""));
@@ -295,7 +353,7 @@
       const box = words(row.issue_id, `Remarks on ${safe(row.issue_id)}`);
       const approve = el("button", "approve", "Approve");
       const reject = el("button", "reject", "Reject");
-      const card = el("li", "", el("p", "", foreign(row.issue_id, "code"), " ", foreign(row.title)), el("pre"), el("p", "dim"), el("div", "form", box, approve, reject));
+      const card = el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title))), el("pre"), el("p", "dim"), el("div", "form", box, approve, reject));
       approve.addEventListener("click", () => {
         const { issue_id: issue, commit } = card.shown;
         ask("bw.approve", { commits: { [issue]: commit } }, `Land ${safe(issue)} at ${short(commit)}?`);
@@ -317,17 +375,20 @@
     keyed(byId("workers"), shot.workers, (worker) => worker.worker_id, (worker) => {
       const row = el("button", "row", foreign(worker.worker_id, "span", "who"), el("span", "what"), el("span", "clock"), el("span", "does"));
       row.type = "button";
-      row.addEventListener("click", () => read(chosen === worker.worker_id ? null : worker.worker_id));
+      row.addEventListener("click", () => {
+        const now = shot.workers.find((each) => each.worker_id === worker.worker_id);
+        read(open?.worker === worker.worker_id ? null : now && pinWorker(now), row);
+      });
       return el("li", "", row);
     }, drawWorker);
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
-    set(byId("workers-note"), shot.workers.length ? `${count(busy)} of ${count(shot.workers.length)} at work; choose one to read its log` : "none yet");
+    set(byId("workers-note"), shot.workers.length ? `${count(busy)} of ${count(shot.workers.length)} at work; choose one to open its attempt` : "none yet");
   };
 
   const drawWorker = (item, worker) => {
     const row = item.firstElementChild;
     const [, what, time, does] = row.children;
-    row.setAttribute("aria-pressed", String(chosen === worker.worker_id));
+    row.setAttribute("aria-pressed", String(open !== null && open.worker === worker.worker_id && open.issue === worker.issue_id));
     setClass(item, worker.issue_id === null ? "idle" : "busy");
     const paused = worker.paused !== null && worker.paused !== undefined;
     const state = paused ? "paused" : worker.state;
@@ -367,11 +428,12 @@
       : end.retry_in_seconds ? `again in ${took(end.retry_in_seconds)}` : end.charged ? "" : "not charged";
     return [WORDS[outcomeOf(end)], after].filter(Boolean).join(", ") + (end.error ? `: ${end.error}` : "");
   };
+  const timeOf = (at) => new Date(1000 * at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   const drawEnded = () => {
     const key = (end) => `${end.at} ${end.issue_id} ${end.attempt}`;
     keyed(byId("ended"), [...shot.outcomes].reverse(), key, (end) => el("li", "", swatch(outcomeOf(end)),
-      el("span", "what", foreign(end.issue_id, "code"), " ", foreign(end.title)),
-      el("span", "clock", `${end.worker_id}, ${took(end.seconds)}`), foreign(became(end), "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
+      opener(() => pinEnd(end), el("span", "what", foreign(end.issue_id, "code"), " ", foreign(end.title))),
+      el("span", "clock", `${timeOf(end.at)}, ${safe(end.worker_id)}, ${took(end.seconds)}`), foreign(became(end), "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
     if (!shot.outcomes.length) keyed(byId("ended"), [0], String, () => el("li", "none", el("span"), el("span", "", "nothing has ended yet")));
   };
 
@@ -386,29 +448,50 @@
     const lined = landing.waiting_to_land.slice(0, 50);
     keyed(byId("waiting"), lined.length ? lined : [null], (row) => row?.issue_id ?? "", (row) => row === null
       ? el("li", "none", "nothing waits to land")
-      : el("li", "", foreign(row.issue_id, "code"), " ", foreign(row.title), el("span", "try")), (item, row) => {
+      : el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title)), el("span", "try")), (item, row) => {
       const lane = row && lanes.get(row.issue_id);
       if (row) set(item.lastElementChild, lane ? ` in the gate for ${running(lane.seconds + age())}` : "");
     });
     const ends = [...landing.last].reverse();
     keyed(byId("landed"), ends.length ? ends : [null], (row) => (row ? `${row.at} ${row.issue_id}` : ""), (row) => row === null
       ? el("li", "none", "nothing has landed yet")
-      : el("li", "", swatch(row.verdict === "landed" ? "success" : "error"), foreign(row.issue_id, "code"), " ",
-        row.verdict === "landed" ? foreign(row.title) : foreign(`${row.verdict}: ${row.error}`, "span", "bad")));
+      : el("li", "", swatch(row.verdict === "landed" ? "success" : "error"), opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ",
+        row.verdict === "landed" ? foreign(row.title) : foreign(`${row.verdict}: ${row.error}`, "span", "bad"))));
   };
 
+  // By cause: fifty issues that fail alike are one thing to look at.
   const drawQuarantined = () => {
-    const rows = shot.quarantined;
-    byId("quarantined").hidden = !rows.length;
+    const rows = new Map(shot.quarantined.map((row) => [row.issue_id, row]));
+    const causes = shot.causes ?? [{ text: "", issue_ids: [...rows.keys()] }];
+    byId("quarantined").hidden = !rows.size;
     const on = hello.control && isLive();
-    byId("retry-all").hidden = !on || rows.length < 2;
-    set(byId("quarantined-note"), `${count(shot.queue.quarantined)} out of the backlog until somebody asks for another try`);
-    keyed(byId("aside"), rows.slice(0, 100), (row) => `${row.issue_id}\0${row.attempts}\0${row.error}`, (row) => {
-      const again = el("button", "again", "Try again");
-      again.addEventListener("click", () => ask("bw.retry", { issue_ids: [row.issue_id] }, `Try ${safe(row.issue_id)} again?`));
-      return el("li", "", foreign(row.issue_id, "code"), el("span", "dim", row.attempts ? ` after ${counted(row.attempts, "attempt")}` : " not landed"), again, foreign(row.error || "no error was recorded", "pre"));
-    }, (row) => { row.querySelector("button").hidden = !on; });
+    byId("retry-all").hidden = !on || rows.size < 2;
+    const all = shot.queue.quarantined;
+    set(byId("quarantined-note"), `${count(all)} out of the backlog until somebody asks for another try${all > rows.size ? `; the first ${count(rows.size)} are shown` : ""}`);
+    keyed(byId("aside"), causes, (cause) => cause.text, (cause) => {
+      const againAll = el("button", "again-all", "Try these again");
+      const list = el("ul");
+      const card = el("li", "", el("p", "", el("b"), " ", foreign(cause.text || "no error was recorded", "span", "bad"), againAll), el("details", "", el("summary"), list));
+      againAll.addEventListener("click", () => askAgain(card.shown.issue_ids));
+      return card;
+    }, (card, cause) => {
+      card.shown = cause;
+      const [head, folded] = card.children;
+      set(head.firstElementChild, cause.issue_ids.length > 1 ? `${count(cause.issue_ids.length)} ×` : "");
+      head.querySelector("button").hidden = !on || cause.issue_ids.length < 2;
+      set(folded.firstElementChild, counted(cause.issue_ids.length, "issue"));
+      folded.firstElementChild.hidden = cause.issue_ids.length === 1;
+      if (folded.drawn === undefined) folded.open = folded.drawn = causes.length < 9 && cause.issue_ids.length < 9;
+      const shown = cause.issue_ids.map((id) => rows.get(id)).filter(Boolean);
+      keyed(folded.lastElementChild, shown, (row) => `${row.issue_id}\0${row.attempts}\0${row.error}`, (row) => {
+        const again = el("button", "again", "Try again");
+        again.addEventListener("click", () => tell("bw.retry", { issue_ids: [row.issue_id] }));
+        return el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title ?? "")), el("span", "dim", row.attempts ? ` after ${counted(row.attempts, "attempt")}` : " not landed"), again,
+          row.error && row.error !== cause.text ? foreign(row.error, "pre") : null);
+      }, (item) => { item.querySelector(".again").hidden = !on; });
+    });
   };
+  const askAgain = (ids) => ask("bw.retry", { issue_ids: ids }, `Try ${counted(ids.length, "quarantined issue")} again?`);
 
   const drawMoney = () => {
     const { money, accounts } = shot;
@@ -477,7 +560,7 @@
     for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
       const x = `${share(at)}%`;
       const edge = share(at) < 3 ? "at-start" : share(at) > 97 ? "at-end" : "";
-      ticks.push(svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: AXIS - 4, y2: bottom }), svg("text", { x, y: AXIS - 9, class: edge }, clock(at))));
+      ticks.push(svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: AXIS - 4, y2: bottom }), svg("text", { x, y: AXIS - 9, class: edge }, wall(at, step < 60))));
     }
     plot.bars = svg("g", {});
     plot.now = svg("line", { class: "now", y1: AXIS - 4, y2: bottom });
@@ -541,54 +624,303 @@
   const describe = (rect) => {
     const attempt = rect && known.get(rect);
     if (!attempt) {
-      byId("detail").replaceChildren("Point at a bar, or tap it.");
+      byId("detail").replaceChildren("Point at a bar, or tap it; by keyboard, the arrows choose one.");
       return;
     }
     const [worker, issue, title, number, began, ended, outcome] = attempt;
-    byId("detail").replaceChildren(foreign(issue, "code"), " ", foreign(title), ` · attempt ${number} on ${safe(worker)}, ${WORDS[outcome]}, began ${clock(began)}, ${took(ended - began)}`);
+    byId("detail").replaceChildren(foreign(issue, "code"), " ", foreign(title), ` · attempt ${number} on ${safe(worker)}, ${WORDS[outcome]}, began ${wall(began)}, ${took(ended - began)} `,
+      opener(() => pinBar(attempt), "Open"));
   };
   const barAt = (event) => event.target.closest?.("rect.bar") ?? null;
-  byId("timeline").addEventListener("pointerover", (event) => { if (barAt(event)) describe(barAt(event)); });
-  byId("timeline").addEventListener("pointerleave", () => describe(picked));
-  byId("timeline").addEventListener("click", (event) => {
+  const pick = (rect) => {
     picked?.classList.remove("picked");
-    picked = barAt(event) === picked ? null : barAt(event);
+    picked = rect;
     picked?.classList.add("picked");
     describe(picked);
+  };
+  byId("timeline").addEventListener("pointerover", (event) => { if (barAt(event)) describe(barAt(event)); });
+  byId("timeline").addEventListener("pointerleave", () => { if (picked) describe(picked); });
+  byId("timeline").addEventListener("click", (event) => { if (barAt(event)) pick(barAt(event)); });
+  // Left and right: along a worker's row. Up and down: to the bar of another worker at that time.
+  const beside = (key) => {
+    const bars = [...plot.bars.children].map((rect) => [rect, known.get(rect)]);
+    if (!picked || !bars.length) return bars.at(-1)?.[0] ?? null;
+    const [worker, , , , began] = known.get(picked);
+    const nearest = (found, away) => found.reduce((best, each) => (best === null || away(each) < away(best) ? each : best), null)?.[0] ?? picked;
+    if (key === "ArrowLeft") return nearest(bars.filter(([, one]) => one[0] === worker && one[4] < began), ([, one]) => began - one[4]);
+    if (key === "ArrowRight") return nearest(bars.filter(([, one]) => one[0] === worker && one[4] > began), ([, one]) => one[4] - began);
+    const by = key === "ArrowUp" ? -1 : 1;
+    for (let at = plot.names.indexOf(worker) + by; at >= 0 && at < plot.names.length; at += by) {
+      const row = bars.filter(([, one]) => one[0] === plot.names[at]);
+      if (row.length) return nearest(row, ([, one]) => Math.abs(one[4] - began));
+    }
+    return picked;
+  };
+  byId("timeline").addEventListener("keydown", (event) => {
+    if (/^Arrow/.test(event.key)) { event.preventDefault(); pick(beside(event.key)); picked?.scrollIntoView({ block: "nearest", inline: "nearest" }); }
+    if (event.key === "Enter" && picked) read(pinBar(known.get(picked)), byId("timeline"));
   });
   for (const choice of document.querySelectorAll("[name=span]")) choice.addEventListener("change", () => draw());
 
-  // --- logs ------------------------------------------------------------------------------------
-  const read = (worker) => {
-    chosen = worker;
-    byId("log").hidden = worker === null;
-    document.body.classList.toggle("reading", worker !== null);
-    set(byId("log-title"), worker === null ? "" : `${safe(worker)}: reading`);
-    set(byId("lines"), "");
-    draw();
-    if (worker !== null) tail(worker);
+  // --- attempt ---------------------------------------------------------------------------------
+  // A pin names an attempt, as ui/attempt.py has it; number 0 is the newest one of the issue.
+  const pinWorker = (worker) => (worker.issue_id === null ? lastOf(worker.worker_id) : {
+    issue: worker.issue_id, run: shot.run_id, number: worker.attempt, worker: worker.worker_id, began: shot.uptime_seconds - worker.elapsed_seconds, title: worker.title,
+  });
+  const lastOf = (worker) => (last.has(worker) ? pinBar(last.get(worker)) : null);
+  const pinEnd = (end) => ({ issue: end.issue_id, run: shot.run_id, number: end.attempt, worker: end.worker_id, ended: end.at, seconds: end.seconds, title: end.title });
+  const pinBar = ([worker, issue, title, number, began, ended, outcome]) => ({
+    issue, run: shot.run_id, number, worker, began, title, ...(outcome === "running" ? {} : { seconds: ended - began, ended: beganAt === null ? null : beganAt / 1000 + ended }),
+  });
+  const pinIssue = (issue) => {
+    const worker = shot.workers.find((each) => each.issue_id === issue);
+    const end = [...shot.outcomes].reverse().find((each) => each.issue_id === issue);
+    return worker ? pinWorker(worker) : end ? pinEnd(end) : { issue, run: shot.run_id, number: 0 };
   };
-  const tail = async (worker) => {
-    let told = null;
-    if (isThere(worker)) try {
-      const answer = await fetch(`log?worker=${encodeURIComponent(worker)}`, { cache: "no-store" });
-      if (answer.ok) told = await answer.json();
-    } catch { /* The server is away: what is shown stays, and the banner says it. */ }
-    if (chosen !== worker) return;
-    if (!isThere(worker)) set(byId("log-title"), `${safe(worker)} has left; the last that was read of it`);
-    else if (told) {
-      const lines = byId("lines");
-      const atEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
-      set(byId("log-title"), safe(told.title));
-      set(lines, told.lines.map(safe).join("\n"));
-      if (atEnd) lines.scrollTop = lines.scrollHeight;
+  const PIN = ["issue", "run", "number", "worker", "began", "ended", "request", "seconds"];
+  const query = (pin, more = {}) => new URLSearchParams(Object.entries({ ...Object.fromEntries(PIN.map((key) => [key, pin[key]])), ...more })
+    .filter(([, value]) => value !== null && value !== undefined && value !== ""));
+  const got = async (what, pin, more) => {
+    try {
+      const answer = await fetch(`${what}?${query(pin, more)}`, { cache: "no-store" });
+      return answer.ok ? await answer.json() : { error: "that is not there" };
+    } catch {
+      return null; // The server is away: what is shown stays, and the banner says it.
     }
-    setTimeout(() => { if (chosen === worker) tail(worker); }, 1000);
   };
-  const isThere = (id) => shot?.workers.some((worker) => worker.worker_id === id) ?? false;
-  const chosenIssue = () => shot?.workers.find((worker) => worker.worker_id === chosen)?.issue_id ?? null;
+
+  const TABS = ["log", "diff", "about"];
+  let tab = "log";
+  let found = null;    // what the server told of the attempt
+  let knownOf = "";    // what the snapshot said of its issue when it was asked
+  let opened = null;   // where the focus goes back to
+  const read = (pin, from = null) => {
+    if (pin === null && open === null) return;
+    const was = open;
+    [open, found, knownOf] = [pin, null, ""];
+    byId("log").hidden = pin === null;
+    document.body.classList.toggle("reading", pin !== null);
+    if (pin === null) {
+      clearTimeout(tailing);
+      (opened?.isConnected ? opened : byId("project")).focus({ preventScroll: true });
+      draw();
+      return;
+    }
+    if (was === null || from) opened = from;
+    for (const id of ["lines", "diff", "about", "acts"]) { byId(id).replaceChildren(); byId(id).rows = null; }
+    part = null;
+    byId("hits").value = "";
+    choose(tab);
+    draw();
+    if (was === null) byId("log-title").focus({ preventScroll: true });
+  };
+  const choose = (name) => {
+    tab = name;
+    for (const each of TABS) {
+      const button = byId(`tab-${each}`);
+      button.setAttribute("aria-selected", String(each === name));
+      button.tabIndex = each === name ? 0 : -1;
+      byId(`view-${each}`).hidden = each !== name;
+    }
+    byId("tools").classList.toggle("away", name !== "log");
+    clearTimeout(tailing);
+    if (open === null) return;
+    if (name === "log") tail(open);
+    if (name === "diff") drawDiff(open);
+    if (name === "about" && found) drawAbout();
+  };
+  for (const each of TABS) byId(`tab-${each}`).addEventListener("click", () => choose(each));
+  document.querySelector(".tabs").addEventListener("keydown", (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: 2 }[event.key];
+    if (!by) return;
+    choose(TABS[(TABS.indexOf(tab) + by) % 3]);
+    byId(`tab-${tab}`).focus();
+  });
+
+  // What the snapshot has of the issue: if it changes, the server has something new.
+  const saidOf = (issue) => JSON.stringify([fleet.state, shot.workers.filter((row) => row.issue_id === issue).map((row) => [row.worker_id, row.attempt]),
+    ...[shot.outcomes, shot.quarantined, shot.questions, shot.landing?.awaiting_approval ?? [], shot.landing?.waiting_to_land ?? [], shot.landing?.last ?? []]
+      .map((rows) => rows.filter((row) => row.issue_id === issue))]);
+  const drawPanel = () => {
+    if (open === null || !shot) return;
+    const title = found?.title || open.title || "";
+    const number = open.number ? ` attempt ${open.number}${open.worker ? ` on ${safe(open.worker)}` : ""}` : "";
+    set(byId("log-title"), `${safe(open.issue)}${number}${title ? `: ${safe(title)}` : ""}`);
+    byId("places").hidden = !found?.place;
+    set(byId("place"), found?.place ?? "");
+    const at = found ? found.attempts.findIndex((pin) => pin.request === found.pin.request) : -1;
+    byId("older").disabled = at <= 0;
+    byId("newer").disabled = at < 0 || at >= found.attempts.length - 1;
+    byId("download").href = `download?${query(open)}`;
+    drawActs();
+    const said = saidOf(open.issue);
+    if (said !== knownOf && connected) { knownOf = said; inquire(open); }
+  };
+  const inquire = async (pin) => {
+    const told = await got("attempt", pin);
+    if (open !== pin) return;
+    if (!told || told.error) { knownOf = told ? knownOf : ""; if (told) set(byId("about"), told.error); return; }
+    found = told;
+    const newest = !pin.number;
+    Object.assign(open, { ...told.pin, title: told.title || pin.title, seconds: told.seconds });
+    if (newest && tab === "log") tail(open);
+    if (tab === "about") drawAbout();
+    soon();
+  };
+  const step = (by) => {
+    const at = found.attempts.findIndex((pin) => pin.request === found.pin.request) + by;
+    if (found.attempts[at]) read({ ...found.attempts[at], title: found.title });
+  };
+  byId("older").addEventListener("click", () => step(-1));
+  byId("newer").addEventListener("click", () => step(1));
+
+  // The buttons are those of "actions" in ui/attempt.py; each is a row of ui/bindings.py.
+  const ACTS = {
+    release: ["Release", "danger", (issue) => ask("bw.release", { issue_ids: [issue] }, `Take ${safe(issue)} away from ${safe(open.worker)}? Its task is ended, and the issue is on hold until it is retried.`)],
+    again: ["Try again", "", (issue) => tell("bw.retry", { issue_ids: [issue] })],
+    approve: ["Approve", "", (issue) => {
+      const row = shot.landing?.awaiting_approval.find((each) => each.issue_id === issue);
+      if (row) ask("bw.approve", { commits: { [issue]: row.commit } }, `Land ${safe(issue)} at ${short(row.commit)}?`);
+    }],
+    reply: ["Answer", "", (issue, box) => send(box, "bw.answer", issue, "Type the answer first.")],
+    reject: ["Reject", "", (issue, box) => send(box, "bw.reject", issue, "Type what is wrong first: its agent reads it.")],
+  };
+  const TEXTS = { reply: "Answer to", reject: "Remarks on" };
+  const drawActs = () => {
+    const acts = hello.control && isLive() ? found?.actions ?? [] : [];
+    const about = acts.some((act) => act.button in TEXTS) ? acts.find((act) => act.button in TEXTS).button : null;
+    const rows = [...(about ? ["box"] : []), ...acts.map((act) => act.button)];
+    keyed(byId("acts"), rows, (name) => `${open.issue}\0${name}`, (name) => {
+      if (name === "box") return words(draftOf(open.issue, about), `${TEXTS[about]} ${safe(open.issue)}`);
+      const [label, tone, act] = ACTS[name];
+      const button = el("button", tone ? `${name} ${tone}` : name, label);
+      if (name === "release") button.id = "release";
+      button.addEventListener("click", () => act(open.issue, byId("acts").querySelector("textarea")));
+      return button;
+    });
+  };
+  const draftOf = (issue, about) => {
+    const asked = about === "reply" && shot.questions.find((row) => row.issue_id === issue);
+    return asked ? `${issue}\0${asked.asked_at}` : issue;
+  };
+
+  // --- its log -----------------------------------------------------------------------------------
+  const LINES_MAX = 20000; // that are followed; of a longer log only the end is drawn again
+  let part = null;     // where the drawn part begins and ends in the log, and its name
+  let tailing = 0;
+  const atEnd = (node) => node.scrollHeight - node.scrollTop - node.clientHeight < 30;
+  const lineNode = (text, at) => {
+    const time = el("span", "t", at ? new Date(1000 * at).toLocaleTimeString("en-GB") : "");
+    return el("div", text.startsWith("[beads-workers]") ? "line ours" : "line", time, foreign(text, "bdi"), "\n");
+  };
+  const drawLines = (told, pin, first) => {
+    const box = byId("lines");
+    const stays = byId("follow").checked && (first || atEnd(box));
+    if (first) box.replaceChildren();
+    box.querySelector(".begun")?.remove();
+    const came = first ? 0 : Date.now() / 1000;
+    box.append(...told.lines.map((text, n) => lineNode(text, told.times[n] ?? came)));
+    if (told.begun) { const begun = lineNode(told.begun, 0); begun.classList.add("begun"); box.append(begun); }
+    if (!box.childElementCount) box.append(el("div", "line none", told.runs ? "nothing printed yet" : "it printed nothing"));
+    else if (box.childElementCount > 1) box.querySelector(".none")?.remove();
+    if (box.childElementCount > LINES_MAX && byId("follow").checked) part.end = -1; // Its end is read anew.
+    byId("earlier").hidden = part.begin === 0;
+    if (stays) box.scrollTop = box.scrollHeight;
+    search();
+  };
+  const tail = async (pin) => {
+    clearTimeout(tailing);
+    if (part?.end === -1) part = null;
+    const first = part === null;
+    const told = await got("log", pin, first ? {} : { after: part.end });
+    if (open !== pin || tab !== "log") return;
+    let again = 1000;
+    if (told?.error) {
+      if (first) byId("lines").replaceChildren(el("div", "line none", safe(told.error)));
+    } else if (told) {
+      const other = !first && (told.anew || told.name !== part.name);
+      if (other) { part = null; tail(pin); return; } // The output of a step became the log of the attempt.
+      part = { begin: first ? told.begin : part.begin, end: told.end, name: told.name, runs: told.runs };
+      if (first || told.lines.length || told.begun || byId("lines").querySelector(".begun")) drawLines(told, pin, first);
+      if (told.end < told.size && told.lines.length) again = 0;
+      if (!told.runs && !again) again = 10;
+      if (!told.runs && again === 1000) return; // It is whole.
+    }
+    if (!document.hidden) tailing = setTimeout(() => tail(pin), again);
+  };
+  byId("earlier").addEventListener("click", async () => {
+    const pin = open;
+    const told = await got("log", pin, { before: part.begin });
+    if (open !== pin || !told || told.error) return;
+    const box = byId("lines");
+    const below = box.scrollHeight - box.scrollTop;
+    box.prepend(...told.lines.map((text, n) => lineNode(text, told.times[n])));
+    part.begin = told.begin;
+    byId("earlier").hidden = part.begin === 0;
+    box.scrollTop = box.scrollHeight - below;
+    search();
+  });
+  byId("wrap").addEventListener("change", () => byId("lines").classList.toggle("wrapped", byId("wrap").checked));
+  byId("times").addEventListener("change", () => byId("lines").classList.toggle("timed", byId("times").checked));
+  byId("follow").addEventListener("change", () => { if (byId("follow").checked) byId("lines").scrollTop = byId("lines").scrollHeight; });
+  // Scrolling up holds the log; at its end it is followed again.
+  byId("lines").addEventListener("scroll", () => { if (part?.runs) byId("follow").checked = atEnd(byId("lines")); });
+  let hits = [], hit = 0;
+  const search = (move = 0) => {
+    const wanted = byId("find").value.toLowerCase();
+    for (const node of byId("lines").querySelectorAll(".hit")) node.classList.remove("hit", "at");
+    hits = wanted ? [...byId("lines").children].filter((node) => node.textContent.toLowerCase().includes(wanted)) : [];
+    for (const node of hits) node.classList.add("hit");
+    if (move) hit += move;
+    hit = hits.length ? (hit + hits.length) % hits.length : 0;
+    byId("hits").value = wanted ? (hits.length ? `${hit + 1} of ${count(hits.length)}` : "not found") : "";
+    hits[hit]?.classList.add("at");
+    if (move !== 0 || (wanted && document.activeElement === byId("find"))) hits[hit]?.scrollIntoView({ block: "center" });
+  };
+  byId("find").addEventListener("input", () => { hit = -1; search(1); });
+  byId("find").addEventListener("keydown", (event) => { if (event.key === "Enter") search(event.shiftKey ? -1 : 1); });
+
+  // --- its diff, and all about it ----------------------------------------------------------------
+  const DIFF_TONES = { "+": "plus", "-": "minus", "@": "hunk", d: "file" };
+  const drawDiff = async (pin) => {
+    set(byId("diff"), "reading");
+    byId("diff").said = null;
+    const told = await got("diff", pin);
+    if (open !== pin || !told) return;
+    const lines = told.error ? [told.error] : told.lines;
+    const from = lines.findIndex((line) => line.startsWith("diff --git "));
+    byId("diff").replaceChildren(...lines.map((line, n) => el("div", `line ${from >= 0 && n >= from ? DIFF_TONES[line[0]] ?? "" : ""}`, foreign(line), "\n")));
+  };
+  const drawAbout = async () => {
+    const pin = open;
+    const section = (heading, lines) => el("section", "", el("h3", "", safe(heading)), ...lines);
+    const parts = found.sections.map(([heading, lines]) => section(heading, heading === "attempts" && found.attempts.length === lines.length
+      ? [el("ol", "tries", ...lines.map((line, n) => el("li", "", opener(() => ({ ...found.attempts[n], title: found.title }), foreign(line)))))]
+      : lines.map((line) => el("div", "line", foreign(line), "\n"))));
+    const now = found.now ? [el("p", "", foreign(found.now))] : [];
+    const why = section(`why ${open.issue}`, [el("div", "line none", "asking")]);
+    byId("about").replaceChildren(...now, why, ...parts);
+    const told = await got("why", pin);
+    if (open !== pin || !told) return;
+    why.replaceChildren(why.firstElementChild, ...(told.error ? [told.error] : told.lines).map((line) => el("div", "line", foreign(line), "\n")));
+  };
   byId("close").addEventListener("click", () => read(null));
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && chosen !== null && !byId("question").open) read(null); });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && open !== null && !document.querySelector("dialog[open]")) read(null);
+  });
+
+  // --- reports -----------------------------------------------------------------------------------
+  byId("nights").addEventListener("click", async () => {
+    const told = await got("nights", {});
+    const rows = told?.nights ?? [];
+    byId("nights-list").replaceChildren(...(rows.length ? rows : [null]).map((row) => {
+      if (row === null) return el("li", "none", safe(told?.error ?? "nothing has run here yet"));
+      const link = el("a", "", `${moment(1000 * row.began_at)}${row.ended_at ? ` to ${moment(1000 * row.ended_at)}` : ", runs"}`);
+      [link.href, link.target, link.rel] = [`report?${new URLSearchParams({ run: row.run_id })}`, "_blank", "noopener"];
+      return el("li", "", link, el("span", "dim", ` closed ${count(row.closed)}, failed attempts ${count(row.failed)}${row.runs > 1 ? `, ${counted(row.runs, "run")}` : ""}`));
+    }));
+    byId("reports").showModal();
+  });
 
   // --- control ---------------------------------------------------------------------------------
   let wish = null; // what a yes stands for
@@ -618,21 +950,13 @@
     clearTimeout(line.until);
     line.until = setTimeout(() => { line.hidden = true; }, 8000);
   };
-  byId("pause").addEventListener("click", () => shot.state === "paused"
-    ? ask("bw.resume", {}, "Resume? New work is handed out again.")
-    : shot.state === "waiting" ? ask("bw.resume", {}, "Begin now? Work is handed out at once.")
-    : ask("bw.pause", {}, "Pause? Nothing new is handed out; what runs goes on."));
-  byId("more").addEventListener("click", () => ask("bw.scale", { workers: own() + 1 }, `Have ${counted(own() + 1, "worker")} instead of ${own()}?`));
-  byId("fewer").addEventListener("click", () => ask("bw.scale", { workers: Math.max(0, own() - 1) }, `Have ${counted(Math.max(0, own() - 1), "worker")} instead of ${own()}? A busy one finishes its task first.`));
+  // One question for what cannot be undone, and none for what can.
+  byId("pause").addEventListener("click", () => tell(["paused", "waiting"].includes(shot.state) ? "bw.resume" : "bw.pause", {}));
+  byId("more").addEventListener("click", () => tell("bw.scale", { workers: 1, relative: true }));
+  byId("fewer").addEventListener("click", () => tell("bw.scale", { workers: -1, relative: true }));
+  byId("drain").addEventListener("click", () => ask("bw.stop", { drain: true }, `Stop the fleet once ${counted(shot.queue.running, "running task")} ${shot.queue.running === 1 ? "has" : "have"} ended? Nothing new begins.`));
   byId("stop").addEventListener("click", () => ask("bw.stop", {}, `Stop the fleet? ${counted(shot.queue.running, "running task")} will be ended and requeued.`));
-  byId("release").addEventListener("click", () => {
-    const issue = chosenIssue();
-    if (issue !== null) ask("bw.release", { issue_ids: [issue] }, `Take ${safe(issue)} away from ${safe(chosen)}? Its task is ended, and the issue is on hold until it is retried.`);
-  });
-  byId("retry-all").addEventListener("click", () => {
-    const ids = shot.quarantined.map((row) => row.issue_id);
-    ask("bw.retry", { issue_ids: ids }, `Try ${counted(ids.length, "quarantined issue")} again?`);
-  });
+  byId("retry-all").addEventListener("click", () => askAgain(shot.quarantined.map((row) => row.issue_id)));
 
   // --- drawing ---------------------------------------------------------------------------------
   const SECTIONS = [drawTiles, drawIssues, drawNeeds, drawQuestions, drawApprovals, drawTimeline, drawWorkers, drawEnded, drawLanding, drawQuarantined, drawMoney, drawNotes];
@@ -640,7 +964,7 @@
     drawHead();
     document.body.classList.toggle("empty", !shot);
     if (shot) for (const section of SECTIONS) section();
-    byId("release").hidden = !hello.control || !isLive() || chosenIssue() === null;
+    drawPanel();
   };
   let due = false;
   const soon = () => {
@@ -715,6 +1039,7 @@
     heard("snapshot", (told) => { sent = told; take(sent); });
     heard("change", (told) => { sent = patched(sent, told); take(sent); });
     heard("attempts", add);
+    heard("clock", (told) => { beganAt = 1000 * told.began_at; plot = null; });
   };
   const leave = () => {
     clearTimeout(again);
@@ -752,5 +1077,6 @@
     if (!document.hidden) resume();
   });
   describe(null);
+  offerNotices();
   connect();
 })();

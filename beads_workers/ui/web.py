@@ -34,6 +34,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -72,7 +73,7 @@ RESUME = "/resume"
 CONTROLS = {
     "bw.pause": ("worker_ids",),
     "bw.resume": ("worker_ids",),
-    "bw.scale": ("workers",),
+    "bw.scale": ("workers", "relative"),
     "bw.stop": ("drain",),
     "bw.retry": ("issue_ids",),
     "bw.release": ("issue_ids",),
@@ -82,8 +83,21 @@ CONTROLS = {
 }
 """Requests that the page may send, and the fields of each. The fleet checks their values."""
 
-ReadLog = Callable[[str], Message | None]
-"""Worker id -> ``{"title", "lines"}`` of its log; None if there is no such worker."""
+ASKED = frozenset({"attempt", "brief", "diff", "download", "log", "nights", "report", "why"})
+"""Paths of the page that are answered by ``Ask``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """An answer that is no JSON. ``kind``: its content type; ``headers``: more headers."""
+
+    kind: str
+    data: bytes
+    headers: dict[str, str]
+
+
+Ask = Callable[[str, dict[str, str]], Message | Body | None]
+"""(one of ``ASKED``, its query) -> the answer; None if there is no such thing."""
 
 MayControl = Callable[[tuple[str, int], int], bool]
 """(address of the viewer, our port) -> whether requests from there are a person's."""
@@ -164,7 +178,7 @@ class WebServer(ThreadingHTTPServer):
         key: str,
         shown: Shown,
         *,
-        read_log: ReadLog,
+        ask: Ask,
         control: Control | None,
         may_control: MayControl = lambda viewer, port: True,
         head_seconds: float = HEAD_SECONDS,
@@ -173,7 +187,7 @@ class WebServer(ThreadingHTTPServer):
         """Bind the port; 0: any free one. ``key``: see ``web_resumption``."""
         self.token, self.shown = token, shown
         self.head_seconds, self.write_seconds = head_seconds, write_seconds
-        self.read_log, self.control, self._may_control = read_log, control, may_control
+        self.ask, self.control, self._may_control = ask, control, may_control
         self._due: dict[object, float | None] = {}
         """Connection -> deadline of its request; None once the request is there."""
         self._lock = threading.Lock()
@@ -248,6 +262,11 @@ class WebServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+SAME = ("same-origin",)
+_OURS = {"report": ("same-origin", "none")}
+"""Who may ask for a path, if not only the page: a report is a tab that a person can load again."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     """A connection with one request (HTTP/1.0)."""
 
@@ -259,7 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def do_GET(self) -> None:
-        """Answer with the page, its stream of events, or the log of a worker."""
+        """Answer with the page, its stream of events, or what it asks for."""
         where = self._judged()
         if where is None:
             return
@@ -271,21 +290,26 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "":
             security = {"Content-Security-Policy": self.server.policy}
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page, security)
-        elif self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+        elif self.headers.get("Sec-Fetch-Site", "same-origin") not in _OURS.get(path, SAME):
             self._refuse(HTTPStatus.FORBIDDEN)
         elif path == "events":
             self._stream()
         elif path == "seen":
             self.server.shown.end_was_read = True
             self._json({})
-        elif path == "log":
-            found = self.server.read_log(query.get("worker", [""])[0])
-            if found is None:
-                self._refuse(HTTPStatus.NOT_FOUND)
-            else:
-                self._json(found)
+        elif path in ASKED:
+            self._give(self.server.ask(path, {name: each[0] for name, each in query.items()}))
         else:
             self._refuse(HTTPStatus.NOT_FOUND)
+
+    def _give(self, found: Message | Body | None) -> None:
+        match found:
+            case None:
+                self._refuse(HTTPStatus.NOT_FOUND)
+            case Body(kind, data, headers):
+                self._answer(HTTPStatus.OK, kind, data, headers)
+            case _:
+                self._json(found)
 
     def do_POST(self) -> None:
         """Carry out a control request if the server allows control."""

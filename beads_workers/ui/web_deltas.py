@@ -1,8 +1,10 @@
 """What the live page is sent of a snapshot: first all of it, then only what has changed. Pure.
 
-``Snapshots.add`` makes the form that is sent. A duration that grows or shrinks by itself is sent as
-its moment in the run, ``{"run_since": 41.2}`` or ``{"run_until": 99.0}``: it changes only if
-something has happened. ``delta`` compares two such forms. A delta is one of these:
+``Snapshots.add`` makes the form that is sent. It has ``causes``, too: groups of quarantined issues,
+``{"text", "issue_ids"}``, as every list of them is folded (``core.causes``). A duration that grows
+or shrinks by itself is sent as its moment in the run, ``{"run_since": 41.2}`` or ``{"run_until":
+99.0}``: it changes only if something has happened. ``delta`` compares two such forms. A delta is
+one of these:
 
 - ``[0, value]``: the new value;
 - ``[1, op, ...]``: a list, put together from the old one. An op is ``[at, count]`` for items that
@@ -18,6 +20,8 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
+
+from beads_workers.core.causes import folded
 
 Message = dict[str, Any]
 
@@ -49,6 +53,7 @@ class Snapshots:
     def __init__(self) -> None:
         self.newest: Message | None = None
         self._moments: dict[Hashable, float] = {}
+        self._causes: tuple[Any, list[Message]] = [], []
 
     def add(self, snapshot: Mapping[str, Any]) -> Message:
         """Return the next snapshot in the form that is sent."""
@@ -63,8 +68,23 @@ class Snapshots:
         for path, (grow, shrink) in ONES.items():
             for one in _copied(form, path):
                 self._move(one, grow, shrink, path, now, moments)
+        if (rows := snapshot.get("quarantined")) is not None:
+            form["causes"] = self._grouped(rows)
         self._moments, self.newest = moments, form
         return form
+
+    def _grouped(self, rows: list[Message]) -> list[Message]:
+        """Return the quarantined issues by cause, worked out only if they have changed."""
+        if self._causes[0] != rows:
+            groups = folded(rows, lambda row: str(row["error"]), lambda row: str(row["issue_id"]))
+            self._causes = (
+                rows,
+                [
+                    {"text": text, "issue_ids": [row["issue_id"] for row in alike]}
+                    for text, alike in groups
+                ],
+            )
+        return self._causes[1]
 
     def _move(
         self,

@@ -104,9 +104,15 @@ class Shown:
             self._version += 1
             self._changed.notify_all()
 
+    def say_once(self, topic: str, value: Any) -> None:
+        """Say the first value of a topic in this run; later ones are not said."""
+        if topic not in self._topics:
+            self.say(topic, value)
+
     def begin(self) -> None:
-        """Begin another run: its attempts follow."""
+        """Begin another run: its attempts follow, and what is said once is said anew."""
         with self._changed:
+            self._topics.pop("clock", None)
             self._run += 1
             self._added = 0
             self._rows.clear()

@@ -131,7 +131,9 @@ def look(directory: Path) -> dict[str, object]:
     feed._show_last()
     stream = shown.follow()
     next(stream)
-    blocks = [block.split(b"\n") for block in next(stream).split(b"\n\n") if block]
+    told = next(stream)
+    told += b"" if b"event: attempts" in told else next(stream)
+    blocks = [block.split(b"\n") for block in told.split(b"\n\n") if block]
     pairs = [(line[0][7:].decode(), json.loads(line[1][6:])) for line in blocks if len(line) == 2]
     return dict(pairs)
 

@@ -16,7 +16,10 @@ from typing import Any
 import pytest
 
 from beads_workers.cli import web
+from beads_workers.cli.attempts import read_view
 from beads_workers.runtime.locks import is_locked
+from beads_workers.ui.attempt import Pin, about, actions
+from beads_workers.ui.bindings import BUTTONS
 from tests.end_to_end.conftest import StartFleet
 from tests.support.agent_projects import AgentProject
 from tests.support.browser import Browser, Page
@@ -244,23 +247,30 @@ def test_what_a_person_says_yes_to_is_asked_and_nothing_else(
 ) -> None:
     page = drawn(browser, house.url, width)
     seen = "document.getElementById('question').open"
-    for button, answer in (("#pause", "#question [value='']"), ("#stop", "#question [value='']")):
+    for button in ("#drain", "#stop", "#retry-all"):
         page.click(button)
         page.until(seen)
-        page.click(answer)
+        page.click("#question [value='']")
         page.until(f"!{seen}")
-    assert house.asked == []
+    assert house.asked == [], "what cannot be undone is asked about"
     page.click("#workers .row")
+    page.until("document.getElementById('release') !== null")
     say_yes(page, house, "#release")
     page.click("#close")
-    for button in ("#pause", "#more", "#fewer", "#aside button", "#stop"):
+    for button in ("#pause", "#more", "#fewer", "#aside .again"):
+        before = len(house.asked)
+        page.click(button)
+        until(lambda before=before: len(house.asked) > before)
+        assert not page.value(seen), "what can be undone is done"
+    for button in ("#drain", "#stop"):
         say_yes(page, house, button)
     assert house.asked == [
         ("bw.release", {"issue_ids": ["app-1"]}),
         ("bw.pause", {}),
-        ("bw.scale", {"workers": 9}),
-        ("bw.scale", {"workers": 7}),
+        ("bw.scale", {"workers": 1, "relative": True}),
+        ("bw.scale", {"workers": -1, "relative": True}),
         ("bw.retry", {"issue_ids": ["x-1"]}),
+        ("bw.stop", {"drain": True}),
         ("bw.stop", {}),
     ]
     assert page.complaints() == []
@@ -273,7 +283,7 @@ def test_a_page_that_may_only_look_has_no_buttons_for_more(browser: Browser) -> 
     page = drawn(browser, served.url)
     page.click("#workers .row")
     page.until("document.getElementById('lines').textContent.includes('all is well')")
-    more = "#controls, #release, .again, #retry-all, .decisions button, .decisions textarea"
+    more = "#controls, #acts *, .again, .again-all, #retry-all, .form button, textarea"
     hidden = f"![...document.querySelectorAll('{more}')].some((e) => e.checkVisibility())"
     assert page.value(hidden)
     assert page.value("document.querySelectorAll('.decisions pre').length") == 3
@@ -397,20 +407,84 @@ def test_a_half_typed_text_outlives_all_that_happens_meanwhile(
     page.close()
 
 
-def test_the_log_of_a_worker_that_left_stays_and_is_not_asked_for_again(
-    browser: Browser, house: Served
-) -> None:
+def test_an_open_attempt_stays_whatever_begins_or_ends(browser: Browser, house: Served) -> None:
     page = drawn(browser, house.url)
     page.click("#workers .row")
     page.until("document.getElementById('lines').textContent.includes('all is well')")
-    house.tell({**full_house(), "workers": []})
-    page.until("document.getElementById('log-title').textContent.includes('W1 has left')")
-    assert page.value("document.getElementById('lines').textContent.includes('all is well')")
-    asked = "performance.getEntriesByType('resource').filter((e) => e.name.includes('log?')).length"
-    before = page.value(asked)
-    now = page.value("performance.now()")
-    page.until(f"performance.now() > {now} + 2200")  # It asks once a second.
-    assert page.value(asked) == before
+    title = page.value(TEXT.format("log-title"))
+    assert title == "app-1 attempt 1 on W1: Say what went wrong"
+    workers = full_house()["workers"]
+    workers[0] |= {"issue_id": "app-9", "title": "another", "attempt": 2, "elapsed_seconds": 0.1}
+    for shown in (workers, workers[1:], []):
+        house.tell({**full_house(), "workers": shown})
+        page.until(f"document.querySelectorAll('#workers li').length === {len(shown)}")
+        assert page.value(TEXT.format("log-title")) == title
+        assert page.value("document.getElementById('lines').textContent.includes('all is well')")
+    page.press("Escape")
+    page.until("document.getElementById('log').hidden")
+    assert page.complaints() == []
+    page.close()
+
+
+ROWS = {
+    "#needs .opens": "q-1",
+    "#asking .opens": "q-1",
+    "#awaiting .opens": "a-1",
+    "#ended .opens": "a-1",
+    "#waiting .opens": "e",
+    "#landed .opens": "d",
+    "#aside .opens": "x-1",
+    "#detail .opens": "app-4",
+}
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_each_row_leads_to_its_attempt_by_mouse_and_by_keyboard(
+    browser: Browser, house: Served, width: int
+) -> None:
+    page = drawn(browser, house.url, width)
+    page.value("document.getElementById('timeline').focus()")
+    page.press("ArrowLeft")
+    page.until("document.querySelector('#detail .opens') !== null")
+    for selector, issue in ROWS.items():
+        page.click(selector)
+        page.until(f"{TEXT.format('log-title')}.split(/[ :]/)[0] === {issue!r}")
+        page.press("Escape")
+        page.until("document.getElementById('log').hidden")
+        focused = f"document.activeElement === document.querySelector({selector!r})"
+        assert page.value(focused), "the focus goes back to where it was"
+    page.value("document.getElementById('timeline').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp"):
+        page.press(key)
+    page.press("Enter")
+    page.until(f"{TEXT.format('log-title')}.startsWith('app-3 ')")
+    assert page.complaints() == []
+    page.close()
+
+
+def test_an_attempt_is_read_from_end_to_end(browser: Browser, house: Served) -> None:
+    page = drawn(browser, house.url)
+    page.click("#workers .row")
+    lines = "document.getElementById('lines')"
+    page.until(f"{lines}.textContent.includes('line 59')")
+    assert page.value(f"{lines}.scrollTop + {lines}.clientHeight >= {lines}.scrollHeight - 1")
+    page.click("#find")
+    page.type("LINE 4")
+    page.until("document.getElementById('hits').value === '1 of 11'")
+    page.press("Enter")
+    page.until("document.querySelector('.hit.at').textContent.includes('line 40')")
+    assert page.value("document.querySelector('.line .t').checkVisibility()") is False
+    page.click("#times")
+    time = "document.querySelector('.line .t').textContent"
+    page.until(f"/^\\d\\d:\\d\\d:\\d\\d$/.test({time})")
+    page.click("#wrap")
+    assert page.value("getComputedStyle(document.querySelector('.line')).whiteSpace") == "pre"
+    page.click("#tab-diff")
+    page.until("document.querySelectorAll('#diff .plus, #diff .minus').length === 2")
+    assert HOSTILE_TITLES[0] in page.value(TEXT.format("diff"))
+    page.press("ArrowRight")
+    page.until("document.querySelector('#about h3').textContent === 'why app-1'")
+    page.until(f"document.getElementById('about').textContent.includes({HOSTILE_TITLES[0]!r})")
     assert page.complaints() == []
     page.close()
 
@@ -605,6 +679,81 @@ def test_a_night_is_talked_over_on_a_phone(
     assert page.value("document.documentElement.scrollWidth") == 400
     assert page.complaints() == []
     page.close()
+
+
+def test_an_attempt_that_awaits_approval_is_read_and_landed_on_a_phone(
+    browser: Browser, tmp_path: Path, home: AgentHome, webbed: Callable[..., Fleet]
+) -> None:
+    project = AgentProject(tmp_path, home)
+    said = f"&lt;b&gt; {HOSTILE_TITLES[0]}"
+    project.create_many(
+        [
+            {
+                "title": said,
+                "description": '[[stub: write b.py "<i>b</i>"]]',
+                "labels": ["land:ask"],
+            },
+            {"description": "[[stub: fail]]"},
+        ]
+    )
+    options = ("-n", "1", "--agent", "claude", "--max-attempts", "2", "--retry-delay", "0")
+    fleet = webbed(project, "--web-control", *options)
+    page = browser.open(url_of(fleet), 400)
+    page.until("document.querySelector('#awaiting .opens') !== null")
+    page.click("#awaiting .opens")
+    page.until(f"{TEXT.format('lines')}.includes('[beads-workers] agent claude')")
+    page.click("#tab-diff")
+    page.until(f"{TEXT.format('diff')}.includes('+<i>b</i>')")
+    page.click("#tab-about")
+    page.until(f"{TEXT.format('about')}.includes('awaits')")
+    # The page draws the same model as the dashboard: words, counts and order.
+    pin = Pin("bw-1", fleet.run_id)
+    view = read_view(fleet.state_directory, pin)
+    sections = "[...document.querySelectorAll('#about section')].slice(1).map((each) =>"
+    sections += " [each.querySelector('h3').textContent,"
+    sections += " [...each.querySelectorAll('.line, li')].map((e) => e.textContent.trimEnd())])"
+    drawn_ = [[heading, lines] for heading, lines in about(view, ()) if lines]
+    assert page.value(sections) == drawn_
+    acts = "[...document.querySelectorAll('#acts button')].map((each) => each.textContent)"
+    labels = {each.name: each.label for each in BUTTONS}
+    wanted = [labels[each.button] for each in actions("bw-1", fleet.status())]
+    assert page.value(acts) == wanted == ["Approve", "Reject"]
+    page.click("#acts .approve")
+    page.click("#yes")
+    until(lambda: project.statuses()[0] == "closed")
+    page.until(f"{TEXT.format('about')}.includes('bw-1 landed as')")
+    assert page.value(acts) == []
+    assert page.value("document.querySelectorAll('#log b, #log i').length") == 0
+    page.press("Escape")
+    # What failed, in the morning: its last attempt, and the one before.
+    page.until("document.querySelector('#aside .opens') !== null")
+    page.click("#aside .opens")
+    page.until(f"{TEXT.format('place')} === '2 of 2'")
+    page.click("#older")
+    page.until(f"{TEXT.format('place')} === '1 of 2'")
+    assert "attempt 1" in page.value(TEXT.format("log-title"))
+    page.until(f"{TEXT.format('acts')} === 'Try again'")
+    assert page.value("document.documentElement.scrollWidth") == 400
+    page.press("Escape")
+    assert page.complaints() == []
+    page.close()
+
+
+def test_reports_of_earlier_nights_are_opened_from_the_page(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    embedded.create_many([{"title": HOSTILE_TITLES[0]}])
+    fleet = webbed(embedded, "-n", "1", "--until-empty", "--", "true")
+    assert fleet.wait() == 0
+    page = drawn(browser, url_of(fleet), 400)
+    page.click("#nights")
+    page.until("document.querySelector('#nights-list a') !== null")
+    report = browser.open(page.value("document.querySelector('#nights-list a').href"), 400)
+    assert HOSTILE_TITLES[0] in report.value("document.body.textContent")
+    assert report.value("self.origin") == "null", "it is no page of this origin"
+    for each in (report, page):
+        assert each.complaints() == []
+        each.close()
 
 
 def test_an_open_page_finds_the_next_server(

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
+from beads_workers.cli.web_asked import attempt_json
 from beads_workers.core import journal as rec
 from beads_workers.core.receipts import Receipt
-from beads_workers.ui.web import WebServer
+from beads_workers.ui.attempt import AttemptView, Pin
+from beads_workers.ui.web import Body, WebServer
 from beads_workers.ui.web_shown import Message, Shown
 from tests.support import landings
 from tests.support.journals import HOSTILE_TITLES
@@ -39,7 +41,7 @@ class Served:
             TOKEN,
             KEY,
             self.shown,
-            read_log=self._log,
+            ask=self._ask,
             control=self._control if controls else None,
             **limits,
         )
@@ -73,9 +75,27 @@ class Served:
         lines = [f"GET /{TOKEN}/{path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", *headers]
         return self.call("|".join(lines))
 
-    def _log(self, worker_id: str) -> Message | None:
+    def _ask(self, what: str, query: dict[str, str]) -> Message | Body | None:
         lines = [HOSTILE_TITLES[0], "all is well", *(f"line {n}" for n in range(60))]
-        return {"title": f"{worker_id} runs it", "lines": lines} if worker_id == "W1" else None
+        match what:
+            case "log" if query.get("worker") == "W1":
+                end = 4000
+                told = [] if "after" in query else lines
+                found = {"begin": 0, "end": end, "size": end, "lines": told, "begun": ""}
+                return found | {"times": [1.0] * len(told), "name": "W1", "runs": True}
+            case "log":
+                return {"error": "that run is not here any more"}
+            case "diff":
+                return {"lines": ["bw/x at 123", "", "diff --git a/x b/x", f"+{lines[0]}", "-gone"]}
+            case "why":
+                return {"lines": [f"x: {lines[0]}"]}
+            case "attempt":
+                pin = Pin(
+                    query["issue"], query["run"], int(query["number"]), query.get("worker", "")
+                )
+                return attempt_json(AttemptView(pin), self.shown.snapshot)
+            case _:
+                return None
 
     def _control(self, name: str, fields: Message) -> Message:
         self.asked.append((name, fields))

@@ -13,7 +13,8 @@ from itertools import islice
 
 import pytest
 
-from beads_workers.ui.web import CONNECTIONS_MAX, is_for_us, page, within
+from beads_workers.cli.web_asked import WHAT
+from beads_workers.ui.web import ASKED, CONNECTIONS_MAX, is_for_us, page, within
 from beads_workers.ui.web_shown import VIEWERS_MAX
 from tests.support.fleet import until
 from tests.support.web import KEY, TOKEN, Served, Viewer, busy_night
@@ -134,11 +135,13 @@ def test_another_site_may_link_to_the_page_and_read_nothing(served: Served) -> N
 # --- logs and control -------------------------------------------------------------------------
 
 
-def test_a_log_is_that_of_a_worker_or_nothing(served: Served) -> None:
+def test_what_is_asked_for_is_passed_on_and_nothing_else(served: Served) -> None:
     told = json.loads(served.get("log?worker=W1").partition(b"\r\n\r\n")[2])
-    assert told["title"] == "W1 runs it" and "all is well" in told["lines"]
-    for query in ("", "?worker=W2", "?worker=../../etc/passwd", "?worker="):
-        assert status_of(served.get(f"log{query}")) == 404
+    assert "all is well" in told["lines"]
+    assert b"not here" in served.get("log?worker=W2")
+    for path in ("nights", "logs", "log/", "../log", "attempts?issue=x", "web.json"):
+        assert status_of(served.get(path)) == 404, "nobody has an answer"
+    assert WHAT.keys() == ASKED
 
 
 def asked(
