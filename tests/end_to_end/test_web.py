@@ -23,42 +23,13 @@ from beads_workers.ui.bindings import BUTTONS
 from tests.end_to_end.conftest import StartFleet
 from tests.support.agent_projects import AgentProject
 from tests.support.browser import Browser, Page
+from tests.support.contrast import UNREADABLE
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, until
 from tests.support.journals import HOSTILE_TITLES
 from tests.support.real_agents import AgentHome, git
 from tests.support.slow_line import SlowLine
 from tests.support.web import COMMIT, DIFFSTAT, QUESTION, Served, busy_night, full_house
-
-CONTRAST_LEAST = 4.5
-
-UNREADABLE = """(() => {
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
-  const ground = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const colour = parse(getComputedStyle(at).backgroundColor);
-      if (colour.length === 3 || colour[3] === 1) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const faults = [];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const node = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || !node.checkVisibility()) continue;
-    if (node.closest("script, style")) continue;
-    const style = getComputedStyle(node);
-    const ink = parse(node.closest("svg") ? style.fill : style.color);
-    const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < LEAST) faults.push([ratio.toFixed(2), walk.currentNode.data.slice(0, 40)]);
-  }
-  return faults;
-})()""".replace("LEAST", str(CONTRAST_LEAST))
-"""Text that is seen, with too little contrast to what lies below it."""
 
 
 @pytest.fixture(scope="module")
@@ -489,17 +460,62 @@ def test_an_attempt_is_read_from_end_to_end(browser: Browser, house: Served) -> 
     page.close()
 
 
+HIDE = (
+    "Object.defineProperty(document, 'hidden', {{value: {}, configurable: true}});"
+    " document.dispatchEvent(new Event('visibilitychange'))"
+)
+ICON = "decodeURIComponent(document.querySelector('link[rel=icon]').href)"
+
+
+def test_the_title_and_the_icon_count_what_is_given_up_and_what_waits_for_a_person(
+    browser: Browser, house: Served
+) -> None:
+    page = drawn(browser, house.url)
+    shown = full_house()
+    person = shown["queue"]["quarantined"] + 3
+    everything = (
+        f"{shown['totals']['done']}/{shown['totals']['done'] + 5 + person} ({person}!) project"
+    )
+    assert page.value("document.title") == everything
+    icon = page.value(ICON)
+    house.shown.say("fleet", {"state": "lost"})
+    page.until(f"document.title.includes(' gone ') && {ICON} !== {icon!r}")
+    assert page.complaints() == []
+    page.close()
+
+
+def test_a_page_in_the_background_still_counts_and_says_what_needs_a_person(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    go = embedded.folder / "go"
+    embedded.create_many([{"title": "fails"}])
+    task = f"while [ ! -e {go} ]; do sleep 0.05; done; exit 1"
+    arguments = ("-n", "1", "--max-attempts", "1", "--until-empty", "--", "sh", "-c", task)
+    fleet = webbed(embedded, *arguments)
+    page = drawn(browser, url_of(fleet))
+    # What the browser would show, and that time passes: a tab in the background is slow.
+    page.value(
+        "window.Notification = class { static permission = 'granted';"
+        " constructor(title, more) { (window.noticed ??= []).push([title, more.body]); } }; 0"
+    )
+    page.value(HIDE.format("true"))
+    page.until("document.title.startsWith('0/1')")
+    go.touch()
+    assert fleet.wait() == 7
+    page.until("document.title.startsWith('0/1 (1!) ended')")
+    said = "(window.noticed ?? []).map((each) => each[1]).join('; ')"
+    page.until(f"{said}.includes('1 issue needs you') && {said}.includes('the run has ended')")
+    assert page.complaints() == []
+    page.close()
+
+
 def test_a_page_in_the_background_has_no_stream(browser: Browser, house: Served) -> None:
     page = drawn(browser, house.url)
     assert house.shown.viewers == 1
-    hide = (
-        "Object.defineProperty(document, 'hidden', {{value: {}, configurable: true}});"
-        " document.dispatchEvent(new Event('visibilitychange'))"
-    )
-    page.value(hide.format("true"))
+    page.value(HIDE.format("true"))
     until(lambda: [house.tell({"n": n}) for n in range(2)] and house.shown.viewers == 0)
     house.tell(full_house())
-    page.value(hide.format("false"))
+    page.value(HIDE.format("false"))
     page.until("document.getElementById('state').textContent === 'running'")
     page.close()
 
