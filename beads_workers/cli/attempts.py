@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from beads_workers.cli.agent_logs import left_outputs
+from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.executors.files import branch_part, log_file, output_file
 from beads_workers.ui.attempt import AttemptView, Fields, Pin, attempt_view, running, stamp
 
@@ -85,9 +86,11 @@ def diff_lines(state_directory: Path, view: AttemptView, *, runs: bool) -> list[
         if each.issue_id == pin.issue_id and (each.attempt <= pin.number or not pin.number)
     ]
     record = max(mine, key=records.written_at, default=None)
-    if runs and record is not None and Path(record.path).is_dir():
-        return _worktree_diff(record)
-    return _branch_diff(view, record)
+    where = record.common if record else view.project
+    tip = "" if runs else _tip(where, view)
+    if not tip and record is not None and Path(record.path).is_dir():
+        return _worktree_diff(record)  # Of a killed attempt, too: the next one goes on there.
+    return _branch_diff(where, view, tip or _commit(where, f"refs/heads/{view.branch}"), record)
 
 
 def _worktree_diff(record: WorktreeRecord) -> list[str]:
@@ -106,24 +109,32 @@ def _worktree_diff(record: WorktreeRecord) -> list[str]:
 NEW_FILES_MAX = 20
 
 
-def _branch_diff(view: AttemptView, record: WorktreeRecord | None) -> list[str]:
-    """Return the diff of what is kept of an ended attempt, else of what landed."""
-    from beads_workers.worktrees.diffs import diff, diff_line
-    from beads_workers.worktrees.git import git
+def _tip(where: str, view: AttemptView) -> str:
+    """Return the commit that is kept of an ended attempt, "" if there is none."""
     from beads_workers.worktrees.landed import ATTEMPTS
 
-    where = record.common if record else view.project
+    one = view.tried.attempt if view.tried else None
+    kept = f"{ATTEMPTS}/{branch_part(view.pin.issue_id)}/{view.pin.number}"
+    names = [kept, one.receipt.head if one and one.receipt else ""]
+    if one is not None and one.outcome == "success":
+        names.reverse()  # The commit that is approved and lands; else the tree as it was left.
+    return next((found for name in names if (found := _commit(where, name))), "")
+
+
+def _branch_diff(
+    where: str, view: AttemptView, tip: str, record: WorktreeRecord | None
+) -> list[str]:
+    """Return the diff of an attempt's commit, else of what landed."""
+    from beads_workers.worktrees.diffs import diff, diff_line
+    from beads_workers.worktrees.git import git
+
     receipt = view.tried.attempt.receipt if view.tried else None
     landed = view.landing.commit if view.landing else ""
-    kept = f"{ATTEMPTS}/{branch_part(view.pin.issue_id)}/{view.pin.number}"
-    names = [kept, receipt.head if receipt else "", f"refs/heads/{view.branch}"]
-    tip = next((found for name in names if (found := _commit(where, name))), "")
-    base = _commit(where, (receipt.base if receipt else "") or (record.base if record else ""))
-    head = [diff_line(f"{view.branch or 'attempt'} at {tip[:12]}")] if tip else []
-    if landed:
-        head.append(f"landed as {landed[:12]}")
+    head = [diff_line(f"{view.branch or 'attempt'} at {tip[:SHA_CHARS]}")] if tip else []
+    head += [f"landed as {landed[:SHA_CHARS]}"] if landed else []
     if tip:
-        base = git(where, "merge-base", base or "HEAD", tip).strip()
+        said = (receipt.base if receipt else "") or (record.base if record else "")
+        base = git(where, "merge-base", _commit(where, said) or "HEAD", tip).strip()
     elif tip := _commit(where, landed):
         base = f"{tip}^1"
     else:
@@ -150,6 +161,31 @@ def _whole(head: list[str], lines: list[str], *, cut: bool) -> list[str]:
         return [*head, "", "nothing is changed"]
     rest = ["", "(cut here: 'git diff' shows the rest)"] if cut else []
     return [*head, "", *lines, *rest]
+
+
+# --- saving --------------------------------------------------------------------------------------
+
+
+def save(path: str, log: Path | None, lines: Sequence[str]) -> str:
+    """Write a text to a new file; return what a person is told about it.
+
+    ``log``: the file of a whole log, of which ``lines`` may be only the end.
+    """
+    from beads_workers.cli.logs import readable_lines
+    from beads_workers.core.text import counted, printable
+
+    place, count = Path(path).expanduser().absolute(), 0
+    try:
+        # A file that is there is not replaced, and a link is not followed.
+        with place.open("x", encoding="utf-8") as file:
+            for line in readable_lines(log) if log is not None else lines:
+                file.write(f"{line}\n")
+                count += 1
+    except FileExistsError:
+        return f"{printable(path)} is there already: choose another name"
+    except OSError as error:
+        return f"{printable(path)} cannot be written: {error.strerror}"
+    return f"{counted(count, 'line')} in {printable(str(place))}"
 
 
 # --- beside the dashboard ------------------------------------------------------------------------
@@ -214,6 +250,7 @@ class AttemptReader:
         self._run_folder = run_folder
         self._replay = replay
         self._view: Beside[AttemptView] = Beside()
+        self._is_read = False
         self._diff: Beside[list[str]] = Beside()
         self._why: Beside[list[str]] = Beside()
 
@@ -230,17 +267,22 @@ class AttemptReader:
                 return AttemptView(pin)
 
         known = None if self._replay else stamp(pin.issue_id, snapshot)
-        found = self._view.of(pin.issue_id, read, stamp=known) or AttemptView(pin)
-        return found.pinned(pin, snapshot["uptime_seconds"] if self._replay else None)
+        found = self._view.of(pin.issue_id, read, stamp=known)
+        self._is_read = found is not None
+        return (found or AttemptView(pin)).pinned(
+            pin, snapshot["uptime_seconds"] if self._replay else None
+        )
 
     def diff(self, view: AttemptView, snapshot: Fields) -> list[str] | None:
         """Return the lines of the attempt's diff; None while they are not known."""
+        if not self._is_read:
+            return None  # Nothing is known yet of its branch and its commits.
         runs = running(view.pin, snapshot) is not None
         directory = self._directory(view.pin.run_id)
         seconds = DIFF_SECONDS if runs else None
-        found = view.tried
-        key = (view.pin.issue_id, view.pin.run_id, view.pin.number)
-        changes = (runs, found is not None and found.attempt.receipt is not None)
+        key = view.pin
+        receipt = view.tried.attempt.receipt if view.tried else None
+        changes = (runs, receipt.head if receipt else "", view.landing)
         return self._diff.of(
             key,
             lambda: _said(lambda: diff_lines(directory, view, runs=runs)),

@@ -12,12 +12,15 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from beads_workers.cli.attempts import AttemptReader, Beside, save
 from beads_workers.cli.feeds import Feed, Message
-from beads_workers.cli.log_tail import LogTail, WorktreeDiff
+from beads_workers.cli.log_tail import LogTail, WorktreeDiff, Wrapping
 from beads_workers.cli.person import signed
 from beads_workers.core.text import printable
 from beads_workers.ui import bindings, theme, viewer
+from beads_workers.ui.attempt import about
 from beads_workers.ui.dashboard import draw, page_rows, shows_log
+from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 
 # Input: snapshots and keys. Output: frames and requests. The dashboard is a client like any other:
@@ -79,6 +82,12 @@ class _Live:
         self._feed = feed
         self._run_folder = run_folder
         self._logs = LogTail(run_folder, changes=WorktreeDiff())
+        self._attempts = AttemptReader(run_folder, replay=role is viewer.Role.REPLAY)
+        self._wrapping = Wrapping()
+        self._saving: Beside[str] = Beside()
+        self._saves = 0
+        """Number of texts that a person had saved so far."""
+        self._awaits_save = False
         self._caption = caption
         self._theme = theme.named(os.environ)
         self._renderer = viewer.Renderer()
@@ -109,13 +118,14 @@ class _Live:
         return self._draw_at if due is None else min(self._draw_at, due)
 
     def _draw(self, now: float) -> None:
-        following = self._look.pane is viewer.Pane.LOG
+        following = self._look.in_attempt
         self._draw_at = now + (FRAME_SECONDS if following else TICK_SECONDS)
         if self._snapshot is None:
             return
+        self._say_saved()
         columns, rows = self._terminal.size
         if shows_log(self._look, columns, rows):
-            self._look = replace(self._look, log=self._log(self._snapshot))
+            self._read(self._snapshot, columns)
         if self._look.message and now >= self._said_at + MESSAGE_SECONDS:
             self._look = replace(self._look, message="")
         if self._caption is not None:
@@ -127,9 +137,36 @@ class _Live:
         # Measured from the end of drawing: slow frames still leave a pause.
         self._drawn_at = time.monotonic()
 
-    def _log(self, snapshot: Message) -> viewer.ShownLog:
+    def _read(self, snapshot: Message, columns: int) -> None:
+        """Read the text that is shown, as far as it is known without waiting."""
+        look = self._look
+        if look.in_attempt and look.opened is not None:
+            view = self._attempts.view(look.opened, snapshot)
+            look = replace(look, view=view, opened=view.pin)
+        log = self._section(look, snapshot, columns)
+        if look.in_attempt and look.wrap and look.pane is not viewer.Pane.ABOUT:
+            log = self._wrapping.of(log, text_columns(look, columns))
+        self._look = viewer.placed(look, log)
+
+    def _section(self, look: viewer.Look, snapshot: Message, columns: int) -> viewer.ShownLog:
+        view = look.view
+        if look.in_attempt and look.opened is not None and not look.opened.number:
+            log = viewer.ShownLog("no attempt of it is known (yet)")
+        else:
+            log = self._log(look, snapshot)
+        if view is None or look.pane not in viewer.ATTEMPT or look.pane is viewer.Pane.LOG:
+            return log
+        if look.pane is viewer.Pane.DIFF:
+            lines = self._attempts.diff(view, snapshot)
+            return viewer.ShownLog("git is asked ...", lines or ())
+        why = self._attempts.why(view.pin.issue_id, snapshot)
+        sections = about(view, why if why is not None else ["the tracker is asked ..."])
+        return viewer.ShownLog("", list(sentences(sections, text_columns(look, columns))))
+
+    def _log(self, look: viewer.Look, snapshot: Message) -> viewer.ShownLog:
         try:
-            return self._logs.read(self._look, snapshot)
+            # Of an open attempt in each section: its lines have the times at which they came.
+            return self._logs.read(look, snapshot)
         except OSError as error:
             return viewer.ShownLog(f"it cannot be read: {error.strerror}")
 
@@ -151,6 +188,8 @@ class _Live:
     def _handle_message(self, message: Message) -> None:
         if "snapshot" in message:
             self._snapshot = message["snapshot"]
+            if message["snapshot"]["running"]:
+                self._ended = None  # The fleet was restarted.
             self._draw_at = min(self._draw_at, self._drawn_at + FRAME_SECONDS)
         elif "ended" in message:
             self._ended = message["ended"]
@@ -207,6 +246,8 @@ class _Live:
                 self._say(f"colours for a background that is {self._theme}")
             case viewer.SayPage():
                 self._say(self._page())
+            case viewer.Save(path):
+                self._save(path)
 
     def _signalled(self, number: int) -> None:
         if self._look.role is not viewer.Role.START:
@@ -218,6 +259,21 @@ class _Live:
         else:
             self._feed.ask("bw.stop", {"seconds": 0})
             self._say("stopping now: running tasks are killed and requeued")
+
+    def _save(self, path: str) -> None:
+        log, pane = self._look.log, self._look.pane
+        source = self._logs.path if pane is viewer.Pane.LOG else None
+        lines = [line for _, line in log.whole_lines()] if log is not None else []
+        self._saves += 1
+        self._awaits_save = True
+        self._saving.of(self._saves, lambda: save(path, source, lines))
+        self._say("saving ...")
+
+    def _say_saved(self) -> None:
+        """Say the result of the last save, once."""
+        if self._awaits_save and (said := self._saving.of(self._saves, lambda: "")):
+            self._awaits_save = False
+            self._say(said)
 
     def _page(self) -> str:
         from beads_workers.cli import web

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,6 +14,19 @@ from beads_workers.cli.arguments import Trust
 from beads_workers.cli.client import connect, find_state_directory, wait_for_exit
 from beads_workers.cli.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
+
+RESTART_FILE = "restart"
+"""File in the folder of a run that is restarted: the pid of the restart, for who watches."""
+
+
+def is_restarted(run_folder: Path) -> bool:
+    """Return whether a run was stopped to be started again, and that is still being done."""
+    try:
+        pid = int((run_folder / RESTART_FILE).read_bytes())
+        os.kill(pid, 0)
+    except (OSError, ValueError, OverflowError):
+        return False
+    return pid > 0
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +45,7 @@ def restart(
     from beads_workers.cli.start import StartView, run_start
     from beads_workers.cli.trust import refuse_untrusted, settle
     from beads_workers.options import TRUST_ALL
-    from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.runtime.run_directory import RunDirectory, write_private
 
     directory = find_state_directory(state_dir)
     client = connect(directory)
@@ -48,6 +62,7 @@ def restart(
         options = replace(options, start_at=None)  # Its time has come, or a person began.
     resolved = settle(options)
     refuse_untrusted(resolved)  # While there still is a fleet.
+    write_private(directory / "runs" / info["run_id"] / RESTART_FILE, str(os.getpid()))
     client.send("bw.stop")
     for message in client.follow():
         if "ended" in message:

@@ -198,13 +198,15 @@ class AttemptView:
     def pinned(self, pin: Pin, until: float | None = None) -> AttemptView:
         """Return the same with another attempt chosen.
 
-        ``until``: seconds of that attempt's run; what began later is left out, for a replay.
+        ``until``: seconds of that attempt's run; what came later is left out, for a replay.
         """
-        found = self.attempts
+        found, landing = self.attempts, self.landing
         if until is not None:
             found = tuple(_as_of(each, until) for each in found if _had_begun(each, pin, until))
+            landing = None
         at = _found_at(pin, found)
-        return replace(self, pin=pin if at is None else found[at].pin, attempts=found, at=at)
+        name = pin if at is None else found[at].pin
+        return replace(self, pin=name, attempts=found, at=at, landing=landing)
 
 
 def attempt_view(pin: Pin, runs: Sequence[History], until: float | None = None) -> AttemptView:
@@ -299,11 +301,15 @@ def actions(issue_id: str, snapshot: Fields) -> tuple[IssueAction, ...]:
     return by_state.get(state[0], ())
 
 
-def now(pin: Pin, snapshot: Fields) -> str:
-    """Return in one line what became of the issue, and what runs there now; "" while it runs."""
+def now(pin: Pin, snapshot: Fields, landed: str = "") -> str:
+    """Return in one line what became of the issue, and what runs there now; "" while it runs.
+
+    ``landed``: the commit that landed, as the journals have it; a snapshot is of one run only.
+    """
     if running(pin, snapshot) is not None:
         return ""
     _, issue = _standing(pin.issue_id, snapshot)
+    issue = issue or (f"landed as {landed[:SHA_CHARS]}" if landed else "")
     worker = next((row for row in snapshot["workers"] if row["worker_id"] == pin.worker_id), None)
     other = worker["issue_id"] if worker else None
     here = pin.run_id == snapshot["run_id"]

@@ -12,16 +12,18 @@ from typing import Any
 
 import pytest
 
-from beads_workers.cli.attempts import Beside, diff_lines, log_path, read_view
+from beads_workers.cli.attempts import AttemptReader, Beside, diff_lines, log_path, read_view
 from beads_workers.core.history import Attempt, LandingHistory
 from beads_workers.core.receipts import Receipt
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui.attempt import AttemptView, Pin, Tried
 from beads_workers.worktrees.diffs import diff
 from beads_workers.worktrees.git import GitError
+from tests.support.fleet import until
 from tests.support.journals import Script, started
 from tests.support.repository import commit, git
 from tests.support.worktrees import Place, World
+from tests.ui.snapshots import BEGAN, after
 
 # --- attempts ------------------------------------------------------------------------------------
 
@@ -108,6 +110,21 @@ def test_what_an_attempt_left_uncommitted_is_shown_from_the_kept_tree(tmp_path: 
     assert "+left behind" in diff_lines(world.state, view_of(world), runs=False)
 
 
+def test_a_killed_attempt_shows_its_worktree_in_which_the_next_one_goes_on(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    place = world.make("app-1")
+    commit(place.folder, "a.txt", "one\n")
+    (place.folder / "a.txt").write_text("one\nnot committed\n")
+    lines = diff_lines(world.state, view_of(world), runs=False)
+    assert "in its worktree now" in lines[0] and {"+one", "+not committed"} <= {*lines}
+    git(world.top, "worktree", "remove", "--force", str(place.folder))
+    done = view_of(world, place, base=place.record.base)
+    lines = diff_lines(world.state, done, runs=False)
+    assert lines[0].startswith("bw/app-1/1 at ") and "+one" in lines
+
+
 def test_an_attempt_without_a_trace_in_git_says_so(tmp_path: Path) -> None:
     world = World(tmp_path)
     hostile = view_of(world, None, base="--output=/tmp/x", head="--output=/tmp/x")
@@ -165,3 +182,35 @@ def test_an_answer_stands_until_a_newer_one_has_come_and_is_never_anothers() -> 
     assert beside.of("a", later("two"), stamp=1) == "one"
     assert beside.of("b", later("other"), stamp=1) is None
     assert answered("b", "other", 1)
+
+
+def test_a_reader_knows_the_attempt_before_it_asks_git_and_asks_no_tracker_in_a_replay(
+    tmp_path: Path,
+) -> None:
+    world, run_id = World(tmp_path), "20261121-222640.000-aaaaaa"
+    place = world.make("a")
+    head = commit(place.folder, "a.txt", "one\n")
+    script, said = Script(), Receipt(branch=place.record.branch, base=place.record.base, head=head)
+    script.attempt("W1", "a", 1.0, 3.0, receipt=said)
+    script.add(0.0, replace(started(), run_id=run_id, project=str(world.project)))
+    script.write(world.state, run_id)
+    snapshot = after(replace(BEGAN, run_id=run_id), elapsed=9.0)
+    reader = AttemptReader(world.runs.run, replay=True)
+    pin = Pin("a", run_id, 1)
+    assert reader.diff(AttemptView(pin), snapshot) is None
+
+    def lines() -> list[str] | None:
+        return reader.diff(reader.view(pin, snapshot), snapshot)
+
+    found = until(lines)
+    assert found[0] == f"bw/a/1 at {head[:12]}" and "+one" in found
+    assert reader.why("a", snapshot) == ["(a replay does not ask the tracker)"]
+
+
+def test_files_that_cannot_be_read_are_told_and_end_no_thread(tmp_path: Path) -> None:
+    reader = AttemptReader(tmp_path.joinpath)
+    snapshot = after(elapsed=9.0)
+    pin = Pin("a", snapshot["run_id"], 1)
+    lines = until(lambda: reader.diff(reader.view(pin, snapshot), snapshot))
+    assert reader.view(pin, snapshot) == AttemptView(pin)
+    assert lines == ["nothing of this attempt is in the repository: no branch, no worktree"]

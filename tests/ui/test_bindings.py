@@ -43,7 +43,7 @@ def test_a_reserved_key_does_nothing_yet() -> None:
 @pytest.mark.parametrize("role", viewer.Role)
 def test_the_help_fits_into_the_smallest_dashboard(role: viewer.Role) -> None:
     lines = bindings.help_lines(role)
-    assert len(lines) <= 12
+    assert len(lines) <= 16
     assert all(len(shown) <= 9 and len(text) <= 50 for shown, text in lines)
 
 
