@@ -15,6 +15,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
     from beads_workers.core.journal import Entry
     from beads_workers.runtime.journal_file import JournalTail
+    from beads_workers.ui.viewer import PageCard
     from beads_workers.ui.web import WebServer
     from beads_workers.ui.web_shown import Message, Shown
 
@@ -348,6 +351,28 @@ def url(directory: Path) -> str | None:
     except ValueError:
         return None
     return None if page is None else page.url
+
+
+def card(url: str) -> PageCard:
+    """Return how to open the page at this address, here and from another machine."""
+    from beads_workers.runtime.run_directory import host_name
+    from beads_workers.ui.viewer import PageCard
+
+    port = urlsplit(url).port
+    user = os.environ.get("USER") or os.environ.get("LOGNAME")
+    at = f"{user}@" if user else ""
+    tunnel = f"ssh -N -L {port}:127.0.0.1:{port} {shlex.quote(f'{at}{host_name()}')}"
+    return PageCard(url, tunnel, _code(url))
+
+
+def _code(url: str) -> tuple[str, ...]:
+    """Return the address as a QR code; nothing without the extra ``qr``."""
+    try:
+        segno = import_module("segno")
+    except ImportError:
+        return ()
+    code = segno.make_qr(url, error="l", boost_error=False)
+    return tuple("".join(map(str, row)) for row in code.matrix_iter(border=2))
 
 
 def find(directory: Path, port: int, *, controls: bool) -> LivePage | None:

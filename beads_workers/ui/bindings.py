@@ -28,6 +28,7 @@ from beads_workers.ui.viewer import (
     Leave,
     Look,
     OtherTheme,
+    PageCard,
     Pane,
     Part,
     Pressed,
@@ -232,6 +233,8 @@ def _move(look: Look, by: int, snapshot: Fields, rows: int) -> Look:
         case Pane.HELP:
             last = len(help_lines(look.role)) - rows
             return replace(look, top=max(0, min(look.top + by, last)))
+        case Pane.PAGE:
+            return look
         case Pane.LOG | Pane.DIFF | Pane.ABOUT:
             return _scroll(look, by, rows)
     listed = rows_of(look, snapshot, look.part)
@@ -265,7 +268,7 @@ def _show(look: Look, pane: Pane) -> Look:
     if pane is Pane.FLEET and part in PANES:
         part = Part.WORKERS
     look = replace(_unread(look), part=part, top=0)
-    if pane is Pane.HELP:
+    if pane in (Pane.HELP, Pane.PAGE):
         return replace(look, pane=pane, back={**look.back, pane: look.pane})
     return replace(look, pane=pane, back={}, opened=None, view=None, full=False)
 
@@ -416,7 +419,12 @@ def _save(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
 
 
 def _page(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return look, SayPage()
+    return (_close(look), None) if look.pane is Pane.PAGE else (look, SayPage())
+
+
+def show_page(look: Look, card: PageCard) -> Look:
+    """Show how to open the live page; the answer to the wish ``SayPage``."""
+    return replace(_show(look, Pane.PAGE), card=card)
 
 
 # --- searching ---
@@ -730,8 +738,9 @@ ROWS = (
         (Binding("+ =", _faster(2.0)), Binding("-", _faster(0.5))), REPLAY,
     ),
     BindingRow(
-        "t w", "other colours (BW_THEME); the URL of the live page",
-        "other colours; show the address of the live page",
+        "t w", "other colours (BW_THEME); the live page, QR code",
+        "other colours; how to open the live page: its address, a tunnel for a phone, and with the"
+        " extra `qr` a QR code",
         (Binding("t", _theme), Binding("w", _page, EVERYWHERE - IN_ATTEMPT)),
     ),
     BindingRow(
