@@ -557,7 +557,9 @@
     const places = Math.max(2, Math.min(10, byId("timeline").clientWidth / 110));
     const step = STEPS.find((each) => (to - from) / each <= places) || 86400;
     const ticks = [];
-    for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+    // At whole minutes and hours of the clock on the wall, not of the run.
+    const zero = beganAt === null ? 0 : (beganAt / 1000 - 60 * new Date(beganAt).getTimezoneOffset()) % step;
+    for (let at = Math.ceil((from + zero) / step) * step - zero; at <= to; at += step) {
       const x = `${share(at)}%`;
       const edge = share(at) < 3 ? "at-start" : share(at) > 97 ? "at-end" : "";
       ticks.push(svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: AXIS - 4, y2: bottom }), svg("text", { x, y: AXIS - 9, class: edge }, wall(at, step < 60))));
