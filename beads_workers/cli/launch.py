@@ -72,8 +72,8 @@ def summary(ended: dict[str, Any]) -> list[str]:
     if landed is not None:
         lines += landing.at_the_end(landed)
     refused = {row["issue_id"] for row in landed["refused"]} if landed is not None else set()
-    causes = by_cause(row for row in quarantined if row["issue_id"] not in refused)
-    lines += [f"  {text}" for text in islice(causes, SHOWN_MAX)]
+    if others := [row for row in quarantined if row["issue_id"] not in refused]:
+        lines += [f"  {text}" for text in islice(by_cause(others), SHOWN_MAX)]
     if found := ended.get("discovered"):
         take = "take it" if len(found) == 1 else "take them"
         lines.append(

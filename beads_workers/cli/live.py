@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.cli.attempts import AttemptReader, Beside, save
+from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.cli.log_tail import LogTail, WorktreeDiff, Wrapping
 from beads_workers.cli.person import signed
@@ -83,6 +84,7 @@ class _Live:
         self._run_folder = run_folder
         self._logs = LogTail(run_folder, changes=WorktreeDiff())
         self._attempts = AttemptReader(run_folder, replay=role is viewer.Role.REPLAY)
+        self._backlog = BacklogWatch(run_folder("-").parent.parent)
         self._wrapping = Wrapping()
         self._saving: Beside[str] = Beside()
         self._saves = 0
@@ -118,7 +120,7 @@ class _Live:
         return self._draw_at if due is None else min(self._draw_at, due)
 
     def _draw(self, now: float) -> None:
-        following = self._look.in_attempt
+        following = self._look.in_attempt or self._look.pane is viewer.Pane.ISSUES
         self._draw_at = now + (FRAME_SECONDS if following else TICK_SECONDS)
         if self._snapshot is None:
             return
@@ -126,6 +128,9 @@ class _Live:
         columns, rows = self._terminal.size
         if shows_log(self._look, columns, rows):
             self._read(self._snapshot, columns)
+        if self._look.pane is viewer.Pane.ISSUES and self._look.role is not viewer.Role.REPLAY:
+            known = self._backlog.of(self._snapshot)
+            self._look = replace(self._look, backlog=known, now=time.time())
         if self._look.message and now >= self._said_at + MESSAGE_SECONDS:
             self._look = replace(self._look, message="")
         if self._caption is not None:
@@ -230,6 +235,7 @@ class _Live:
         match wish:
             case viewer.Ask(control, fields):
                 self._feed.ask(control, signed(control, fields))
+                self._backlog.hurry()
                 if control == "bw.stop":
                     self._say("stopping: everyone is told to leave")
             case viewer.Leave():
@@ -248,6 +254,8 @@ class _Live:
                 self._show_page()
             case viewer.Save(path):
                 self._save(path)
+            case viewer.LookAgain():
+                self._backlog.hurry()
 
     def _signalled(self, number: int) -> None:
         if self._look.role is not viewer.Role.START:

@@ -11,45 +11,20 @@ state an issue is in follows from its most decisive reason, as ``why`` gives it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from enum import Enum
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
-from beads_workers.core.causes import folded
+from beads_workers.core.causes import cause_of, folded
 from beads_workers.core.facts import IssueFacts
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, value
 from beads_workers.core.source import Seen
+from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui.reasons import Cause, Picture, Reason, blockers, epoch
 from beads_workers.ui.why import OF_THE_FLEET, explain
-
-
-class State(Enum):
-    """States of issues, in the order of their groups: the first two wait for a person."""
-
-    NEEDS_YOU = "needs_you"
-    QUARANTINED = "quarantined"
-    RUNNING = "running"
-    LANDING = "landing"
-    RETRYING = "retrying"
-    READY = "ready"
-    BLOCKED = "blocked"
-    LEFT_ALONE = "left_alone"
-    CLOSED = "closed"
-
-
-TITLES = {
-    State.NEEDS_YOU: "needs you",
-    State.QUARANTINED: "quarantined",
-    State.RUNNING: "in progress",
-    State.LANDING: "done, and on the way in",
-    State.RETRYING: "waiting for a retry",
-    State.READY: "ready",
-    State.BLOCKED: "blocked",
-    State.LEFT_ALONE: "left alone",
-    State.CLOSED: "closed",
-}
+from beads_workers.ui.words import ORDER_NAMES, STATE_TITLES, State, clock, duration
 
 _STATES = {
     Cause.ASKED: State.NEEDS_YOU,
@@ -58,7 +33,7 @@ _STATES = {
     Cause.RUNNING: State.RUNNING,
     Cause.LOST: State.RUNNING,
     Cause.DELEGATING: State.RUNNING,
-    Cause.QUEUED: State.RUNNING,
+    Cause.QUEUED: State.READY,
     Cause.IN_PROGRESS: State.RUNNING,
     Cause.SETTLING: State.RUNNING,
     Cause.WAITING_TO_LAND: State.LANDING,
@@ -74,13 +49,13 @@ _STATES = {
 
 
 @value
-class Row:
+class IssueRow:
     """An issue of a backlog.
 
     ``cause`` and ``text``: its most decisive reason, for programs and for people; ``remedy``: what
     would end it. ``error``: of its last attempt. ``at``: epoch seconds since which it runs, from
     which it may be taken, or at which it was closed; None if nothing says so. ``attempts``: those
-    that count; for a running issue, the number of this one.
+    that count; for a running issue, the number of this one. ``priority``: None if it is not known.
     """
 
     issue_id: str
@@ -89,7 +64,7 @@ class Row:
     cause: Cause
     text: str
     remedy: str = ""
-    priority: int = PRIORITY_DEFAULT
+    priority: int | None = None
     blocked_by: tuple[str, ...] = ()
     at: float | None = None
     attempts: int = 0
@@ -103,17 +78,19 @@ class Group:
 
     state: State
     cause: str
-    rows: tuple[Row, ...]
+    rows: tuple[IssueRow, ...]
 
 
 @value
-class Backlog:
+class IssueBacklog:
     """All issues by state. ``cut``: there are more, less urgent ones. ``unseen``: why the tracker
-    could not be read, "" if it was: then only the issues are there that the fleet remembers."""
+    could not be read, "" if it was: then only the issues are there that the fleet remembers.
+    ``listed_at``: epoch seconds at which the tracker was asked; None if it was not."""
 
     groups: tuple[Group, ...]
     cut: bool = False
     unseen: str = ""
+    listed_at: float | None = None
 
     @property
     def counts(self) -> dict[State, int]:
@@ -123,20 +100,21 @@ class Backlog:
             counts[group.state] += len(group.rows)
         return counts
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[IssueRow]:
         """Yield all issues in the order of their groups."""
         for group in self.groups:
             yield from group.rows
 
 
-Order = Callable[[Row], Any]
+Order = Callable[[IssueRow], Any]
 
-ORDERS: Mapping[str, Order] = {
-    "priority": lambda row: row.priority,
-    "time": lambda row: row.at if row.at is not None else float("inf"),
-    "id": lambda row: row.issue_id,
-    "title": lambda row: row.title.casefold(),
-}
+_ORDERS: tuple[Order, ...] = (
+    lambda row: PRIORITY_DEFAULT if row.priority is None else row.priority,
+    lambda row: row.at if row.at is not None else float("inf"),
+    lambda row: row.issue_id,
+    lambda row: row.title.casefold(),
+)
+ORDERS: Mapping[str, Order] = dict(zip(ORDER_NAMES, _ORDERS, strict=True))
 """Orders of the issues of a group, by name; the first one is the usual one."""
 
 
@@ -145,29 +123,31 @@ def backlog(
     issue_ids: Iterable[IssueId],
     *,
     cut: bool = False,
+    listed_at: float | None = None,
     titles: Mapping[str, str] = MappingProxyType({}),
-) -> Backlog:
+) -> IssueBacklog:
     """Sort these issues by state, and those that the fleet has beside them.
 
     ``picture``: the facts of the fleet, and the tracker's listing (``Picture.seen``, ``ready``).
-    ``titles``: of issues that are not in the listing, as far as they are known.
+    ``listed_at``: when the tracker was asked, if not for this picture. ``titles``: of issues that
+    are not in the listing, as far as they are known.
     """
     listed = dict.fromkeys(issue_ids)
     rows = [_row(each, picture, "") for each in listed]
     beside = replace(picture, unseen=picture.unseen or "not listed")
     for each in picture.facts.issues:
         # What the fleet claimed after the listing; without a listing, all that it remembers.
-        if each.issue_id not in listed and (picture.unseen or each.in_flight):
+        if each.issue_id in listed or not (each.in_flight or each.standing):
+            continue
+        if each.in_flight or picture.unseen or picture.is_pushed:
             title = titles.get(each.issue_id, "")
             rows.append(_row(IssueId(each.issue_id), beside, title))
-    return grouped(rows, cut=cut, unseen=picture.unseen)
+    return IssueBacklog(grouped(rows), cut, picture.unseen, listed_at or picture.now)
 
 
-def grouped(
-    rows: Iterable[Row], order: str = "", *, cut: bool = False, unseen: str = ""
-) -> Backlog:
-    """Return the backlog of these rows; ``order``: of ``ORDERS``, "" for the first one."""
-    by_state: dict[State, list[Row]] = {}
+def grouped(rows: Iterable[IssueRow], order: str = "") -> tuple[Group, ...]:
+    """Return these rows in their groups; ``order``: of ``ORDERS``, "" for the first one."""
+    by_state: dict[State, list[IssueRow]] = {}
     for row in sorted(rows, key=ORDERS[order or "priority"]):
         by_state.setdefault(row.state, []).append(row)
     groups: list[Group] = []
@@ -177,24 +157,24 @@ def grouped(
         if state is State.QUARANTINED:
             causes = folded(here, lambda row: row.error, lambda row: row.issue_id)
         groups += [Group(state, cause, tuple(alike)) for cause, alike in causes]
-    return Backlog(tuple(groups), cut, unseen)
+    return tuple(groups)
 
 
-def _row(issue_id: IssueId, picture: Picture, title: str) -> Row:
+def _row(issue_id: IssueId, picture: Picture, title: str) -> IssueRow:
     reason = explain(issue_id, picture)[0]
     facts = picture.known.get(issue_id, IssueFacts(issue_id))
     seen = picture.seen.get(issue_id)
     state = _state(reason, seen)
     waits_for = blockers(seen, picture) if seen else []
     running = state is State.RUNNING and facts.running_seconds is not None
-    return Row(
+    return IssueRow(
         issue_id,
         seen.title if seen else title,
         state,
         reason.cause,
         reason.text,
         reason.remedy,
-        seen.priority if seen else PRIORITY_DEFAULT,
+        seen.priority if seen else None,
         tuple(waits_for or reason.issue_ids) if state is State.BLOCKED else (),
         picture.now - (facts.running_seconds or 0.0) if running else _at(reason, seen),
         facts.attempt if running else facts.charged,
@@ -215,12 +195,63 @@ def _at(reason: Reason, seen: Seen | None) -> float | None:
     return reason.until if reason.cause in (Cause.COOLING, Cause.DEFERRED) else None
 
 
-def as_json(found: Backlog) -> dict[str, Any]:
+def of_snapshot(snapshot: Mapping[str, Any]) -> IssueBacklog:
+    """Return the issues that a snapshot (``status --json``) names: what is known without asking."""
+    landing = snapshot["landing"] or {}
+    lists = (
+        (snapshot["workers"], State.RUNNING, Cause.RUNNING),
+        (snapshot["questions"], State.NEEDS_YOU, Cause.ASKED),
+        (landing.get("awaiting_approval", ()), State.NEEDS_YOU, Cause.AWAITS_APPROVAL),
+        (landing.get("waiting_to_land", ()), State.LANDING, Cause.WAITING_TO_LAND),
+        (snapshot["quarantined"], State.QUARANTINED, Cause.QUARANTINED),
+    )
+    rows = (
+        IssueRow(
+            row["issue_id"],
+            row["title"] or "",
+            state,
+            cause,
+            row.get("worker_id") or STATE_TITLES[state],
+            attempts=row.get("attempts") or row.get("attempt") or 0,
+            error=row.get("question") or row.get("error") or "",
+            worker_id=row.get("worker_id") or "",
+        )
+        for named, state, cause in lists
+        for row in named
+        if row["issue_id"]
+    )
+    return IssueBacklog(grouped(rows))
+
+
+def closed_rows(snapshot: Mapping[str, Any]) -> list[IssueRow]:
+    """Return the issues that the run of a snapshot closed last, the last one first."""
+    landing = snapshot["landing"] or {"last": ()}
+    ended = [each for each in snapshot["outcomes"] if each["decision"] == "finish"]
+    ended += [each for each in landing["last"] if each["verdict"] == "landed"]
+    newest: dict[str, Mapping[str, Any]] = {}
+    for each in sorted(ended, key=lambda each: -each["at"]):
+        newest.setdefault(each["issue_id"], each)
+    closed = State.CLOSED, Cause.CLOSED, "closed"
+    return [IssueRow(i, each["title"], *closed, at=each["at"]) for i, each in newest.items()]
+
+
+def titles_of(snapshot: Mapping[str, Any]) -> dict[str, str]:
+    """Return the titles of all issues in a snapshot (``status --json``)."""
+    landing = snapshot["landing"] or {}
+    lists = (
+        *(snapshot[name] for name in ("workers", "outcomes", "quarantined", "questions")),
+        *(landing.get(name, ()) for name in ("waiting_to_land", "awaiting_approval", "last")),
+    )
+    return {row["issue_id"]: row["title"] for rows in lists for row in rows if row["issue_id"]}
+
+
+def as_json(found: IssueBacklog) -> dict[str, Any]:
     """Return the JSON of a backlog, as docs/CLI.md describes it. Additive changes only."""
     return {
         "counts": {state.value: count for state, count in found.counts.items()},
         "cut": found.cut,
         "unseen": found.unseen or None,
+        "listed_at": None if found.listed_at is None else round(found.listed_at, 3),
         "groups": [
             {
                 "state": group.state.value,
@@ -233,7 +264,7 @@ def as_json(found: Backlog) -> dict[str, Any]:
     }
 
 
-def row_json(row: Row) -> dict[str, Any]:
+def row_json(row: IssueRow) -> dict[str, Any]:
     """Return the JSON of an issue."""
     return {
         "issue_id": row.issue_id,
@@ -249,3 +280,127 @@ def row_json(row: Row) -> dict[str, Any]:
         "error": row.error,
         "worker_id": row.worker_id or None,
     }
+
+
+# --- entries -------------------------------------------------------------------------------------
+# A backlog as a list to choose from: quarantined issues of one cause are one entry, until it is
+# opened.
+
+
+def entries(rows: Iterable[Mapping[str, Any]], unfolded: Collection[str]) -> list[dict[str, Any]]:
+    """Return the rows, with quarantined ones below an entry for each cause that several have.
+
+    ``rows``: those of one cause follow each other. ``unfolded``: keys of the entries whose issues
+    are listed, too. An entry of several issues has their ``issue_ids``, its cause as ``error`` and
+    its ``key``; all else is that of the first issue.
+    """
+    found: list[dict[str, Any]] = []
+    for key, several in groupby(rows, _cause_key):
+        alike = list(several)
+        if not key or len(alike) == 1:
+            found += map(dict, alike)
+            continue
+        ((cause, _),) = folded(alike, lambda row: row["error"], lambda row: row["issue_id"])
+        ids = [row["issue_id"] for row in alike]
+        found.append({**alike[0], "key": key, "error": cause, "issue_ids": ids})
+        if key in unfolded:
+            found += [{**row, "below": key} for row in alike]
+    return found
+
+
+def by_cause(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return quarantined rows in the order of their causes, as ``entries`` wants them."""
+    causes = folded(rows, lambda row: row["error"], lambda row: row["issue_id"])
+    return [row for _, alike in causes for row in alike]
+
+
+def _cause_key(row: Mapping[str, Any]) -> str:
+    if row.get("state", State.QUARANTINED.value) != State.QUARANTINED.value:
+        return ""
+    return f"cause {cause_of(row['error'], row['issue_id'])}"
+
+
+def issue_rows(
+    known: IssueBacklog | None, snapshot: Mapping[str, Any], order: str
+) -> list[dict[str, Any]]:
+    """Return all issues as rows, by state and in this order, the last closed ones at the end.
+
+    ``known``: the last answer about the backlog; without one, the snapshot has to do.
+    """
+    found, closed = known or of_snapshot(snapshot), closed_rows(snapshot)
+    # The listing is older than the snapshot.
+    listed_at = found.listed_at or 0.0
+    over = {row.issue_id for row in closed if (row.at or 0.0) >= listed_at}
+    rows = [row for row in found.rows() if row.issue_id not in over]
+    if order:
+        closed.sort(key=ORDERS[order])
+    groups = (*grouped(rows, order), Group(State.CLOSED, "", tuple(closed)))
+    return [row_json(row) for group in groups for row in group.rows]
+
+
+# --- text ----------------------------------------------------------------------------------------
+
+
+TITLE_WIDTH = 50
+NOTE_WIDTH = 160
+
+
+def lines(found: IssueBacklog, now: float) -> Iterator[str]:
+    """Yield a heading for each group, and a line for each issue; ``now``: epoch seconds.
+
+    Quarantined issues that are alone with their causes share a heading.
+    """
+    id_width = max((columns(printable(row.issue_id)) for row in found.rows()), default=0)
+    title_width = max((columns(_title(row)) for row in found.rows()), default=0)
+    for number, ((state, cause), groups) in enumerate(groupby(found.groups, _shared)):
+        if number:
+            yield ""
+        rows = [row for group in groups for row in group.rows]
+        many = f"{STATE_TITLES[state]}: {len(rows)}"
+        yield f"{many} x {printable(cause, NOTE_WIDTH)}" if cause else many
+        for row in rows:
+            note = printable(note_of(row_json(row), now, beside_cause=bool(cause)), NOTE_WIDTH)
+            priority = "  " if row.priority is None else f"P{row.priority}"
+            cells = f"  {_padded(printable(row.issue_id), id_width)}  {priority}  "
+            yield (cells + f"{_padded(_title(row), title_width)}  {note}").rstrip()
+
+
+def _shared(group: Group) -> tuple[State, str]:
+    """Return the heading of a group, which others may share: its state, and a cause of several."""
+    return group.state, group.cause if len(group.rows) > 1 else ""
+
+
+def _title(row: IssueRow) -> str:
+    return printable(row.title, TITLE_WIDTH)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - columns(text))
+
+
+def note_of(row: Mapping[str, Any], now: float, *, beside_cause: bool = False) -> str:
+    """Return the reason in a few words, for a line that has the title as well; "" for none.
+
+    ``row``: as ``row_json`` makes it. ``beside_cause``: the line stands below a cause, which need
+    not be said again.
+    """
+    at, error = row["at"], row["error"]
+    match State(row["state"]):
+        case State.NEEDS_YOU:
+            return f"asks: {error}" if row["reason"] == Cause.ASKED.value else "awaits approval"
+        case State.QUARANTINED:
+            tries = counted(row["attempts"], "attempt") if row["attempts"] else "not landed"
+            return tries if beside_cause else f"{tries}: {error}"
+        case State.RUNNING if at is not None:
+            again = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
+            return f"{row['worker_id']}, {duration(round(now - at))}{again}"
+        case State.RETRYING if at is not None:
+            return f"again in {duration(round(max(0.0, at - now)))}: {error}"
+        case State.BLOCKED if row["blocked_by"] and row["reason"] == Cause.BLOCKED.value:
+            return f"by {', '.join(row['blocked_by'])}"
+        case State.READY:
+            return "claimed" if row["reason"] == Cause.QUEUED.value else ""
+        case State.CLOSED:
+            return f"at {clock(at)}" if at is not None else ""
+        case _:
+            return str(row["text"])

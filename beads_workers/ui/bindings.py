@@ -15,8 +15,10 @@ from typing import NamedTuple
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import counted
 from beads_workers.ui.attempt import Pin, pin_issue
+from beads_workers.ui.backlog import issue_rows
 from beads_workers.ui.viewer import (
     ATTEMPT,
+    FOLDED,
     ORDERS,
     OWN_PARTS,
     PANES,
@@ -27,6 +29,7 @@ from beads_workers.ui.viewer import (
     Fields,
     Leave,
     Look,
+    LookAgain,
     OtherTheme,
     PageCard,
     Pane,
@@ -47,6 +50,7 @@ from beads_workers.ui.viewer import (
     pin_of,
     rows_of,
 )
+from beads_workers.ui.words import ORDER_NAMES
 
 # --- the table -----------------------------------------------------------------------------------
 
@@ -93,7 +97,6 @@ CTRL_C = ("Ctrl-C", "stop the fleet that was started here; twice: now")
 
 RESERVED: Mapping[str, str] = MappingProxyType(
     {
-        "5": "all issues",
         "c": "copy to the clipboard of the terminal",
         ":": "palette of commands",
         "mouse": "choose a row with a click, open it with a second one",
@@ -377,13 +380,24 @@ def _other_list(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
     return replace(look, part=Part.ENDED if look.part is Part.WORKERS else Part.WORKERS), None
 
 
-def _filter(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+def _filter(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     states = ["", *STATES[look.part]]
+    if look.pane is Pane.ISSUES:
+        # Of many states, only those that issues are in.
+        rows = issue_rows(look.backlog, snapshot, "")
+        states = [n for n in states if not n or any(map(STATES[look.part][n], rows))]
+        if look.states.get(look.part, "") not in states:
+            states.insert(0, look.states[look.part])
     state = states[(states.index(look.states.get(look.part, "")) + 1) % len(states)]
     return replace(look, states={**look.states, look.part: state}), None
 
 
 def _sort(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    if look.pane is Pane.ISSUES:
+        names = (*ORDER_NAMES[1:], "")
+        order = names[(names.index(look.issue_order) + 1) % len(names)]
+        message = f"issues by {order or ORDER_NAMES[0]}"
+        return replace(look, issue_order=order, message=message), None
     orders = ["", *ORDERS]
     order = orders[(orders.index(look.order) + 1) % len(orders)]
     return replace(look, order=order, message=f"workers by {order or 'name'}"), None
@@ -535,8 +549,24 @@ def _release(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     return replace(look, question=question), None
 
 
+def _unfold(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    """List the issues of the chosen cause, or hide them again."""
+    row = chosen_row(look, snapshot, look.part) or {}
+    if not (key := row.get("key") or row.get("below")):
+        return replace(look, message="e shows the issues of one cause: choose one"), None
+    chosen = {**look.chosen, look.part: key}
+    return replace(look, unfolded=look.unfolded ^ {key}, chosen=chosen), None
+
+
+def _look_again(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(look, message="the tracker is asked"), LookAgain()
+
+
 def _retry(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    """Retry the chosen issue if it is quarantined."""
+    """Retry the chosen issue if it is quarantined, or all of the chosen cause."""
+    row = chosen_row(look, snapshot, look.part) if look.part in FOLDED else None
+    if row is not None and "issue_ids" in row and not look.in_attempt:
+        return replace(look, question=_again(row["issue_ids"])), None
     issue_id = _subject(look, snapshot)
     quarantined = {each["issue_id"] for each in snapshot["quarantined"]}
     if not quarantined:
@@ -547,13 +577,18 @@ def _retry(look: Look, snapshot: Fields, _rows: int) -> Pressed:
 
 
 def _retry_all(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    ids = [row["issue_id"] for row in rows_of(look, snapshot, Part.QUARANTINED)]
+    rows = rows_of(replace(look, unfolded=frozenset()), snapshot, Part.QUARANTINED)
+    ids = [each for row in rows for each in row.get("issue_ids", [row["issue_id"]])]
     if look.pane is not Pane.QUARANTINE:
         return replace(look, message="a tries all that is quarantined again; 3 shows it"), None
     if not ids:
         return replace(look, message="nothing is quarantined"), None
+    return replace(look, question=_again(ids)), None
+
+
+def _again(ids: list[str]) -> Question:
     text = f"try {counted(len(ids), 'issue')} again? y yes, n no"
-    return replace(look, question=Question(text, {"y": Ask("bw.retry", {"issue_ids": ids})})), None
+    return Question(text, {"y": Ask("bw.retry", {"issue_ids": ids})})
 
 
 # --- what a person decides ---
@@ -667,13 +702,14 @@ ROWS = (
         ),
     ),
     BindingRow(
-        "1-4 !", "fleet; landing; quarantined; to decide; needs you",
-        "the fleet; what lands; quarantined issues, with the reasons; questions and branches"
-        " that await your approval; the attempt of the issue that needs you most, and again of the"
-        " next one",
+        "1-5 !", "fleet; landing; quarantined; to decide; all issues",
+        "the fleet; what lands; quarantined issues by cause; questions and branches that await your"
+        " approval; all issues by state. `!`: the attempt of the issue that needs you most, and"
+        " again of the next one",
         (
             Binding("1", _pane(Pane.FLEET)), Binding("2", _pane(Pane.LANDING)),
             Binding("3", _pane(Pane.QUARANTINE)), Binding("4", _pane(Pane.DECISIONS)),
+            Binding("5", _pane(Pane.ISSUES)),
             Binding("!", _needs_you),
         ),
     ),
@@ -697,18 +733,28 @@ ROWS = (
         ),
     ),
     BindingRow(
-        "f s", "only some states; sort workers: time, cost, name",
+        "f s", "only some states; sort: time, cost, name, ...",
         "show only some states: busy or idle workers, failed or done attempts, landed, refused or"
-        " waiting branches; sort the workers by time, by cost, by name",
+        " waiting branches, issues of one state. Sort the workers by time, cost or name, the issues"
+        " by priority, time, id or title",
         (
-            Binding("f", _filter, {Pane.FLEET, Pane.LANDING}),
-            Binding("s", _sort, {Pane.FLEET}),
+            Binding("f", _filter, {Pane.FLEET, Pane.LANDING, Pane.ISSUES}),
+            Binding("s", _sort, {Pane.FLEET, Pane.ISSUES}),
+        ),
+    ),
+    BindingRow(
+        "e u", "in 3 and 5: the issues of a cause; in 5: ask anew",
+        "in `3` and `5`: show the issues of the chosen cause, or hide them; in `5`: ask the tracker"
+        " now",
+        (
+            Binding("e", _unfold, {Pane.QUARANTINE, Pane.ISSUES}),
+            Binding("u", _look_again, {Pane.ISSUES}),
         ),
     ),
     BindingRow(
         "r a x", "retry; in 3 all; release what runs (asks)",
-        "retry the quarantined issue that is chosen or open; in `3` all that are shown; release the"
-        " issue of the chosen worker, or the open one",
+        "retry the quarantined issue that is chosen or open, or all of the chosen cause (asks); in"
+        " `3` all that are shown; release the issue of the chosen worker, or the open one",
         (
             Binding("r", _retry), Binding("a", _retry_all, asks=True),
             Binding("x", _release, asks=True),

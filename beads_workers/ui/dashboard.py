@@ -11,6 +11,7 @@ from rich.text import Text
 
 from beads_workers.core.text import columns as width_of
 from beads_workers.ui.agents import account, hours, spent
+from beads_workers.ui.issues import issues, quarantined
 from beads_workers.ui.page_card import page_card
 from beads_workers.ui.panels import (
     LANDING_ROWS,
@@ -24,7 +25,6 @@ from beads_workers.ui.panels import (
     opened,
     opened_rows,
     outcomes,
-    quarantined,
     workers,
 )
 from beads_workers.ui.rows import Row, bar, duration, fine, sparkline, whole_seconds
@@ -337,6 +337,8 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
             yield from decisions(snapshot, look, room.columns, room.rows)
         case Pane.LANDING:
             yield from landing_pane(snapshot, look, age, room.columns, room.rows)
+        case Pane.ISSUES:
+            yield from issues(snapshot, look, age, room.columns, room.rows)
         case Pane.HELP:
             yield from keys(look, room.columns)
         case Pane.PAGE:

@@ -311,9 +311,12 @@ def _workers(workers: Sequence[dict[str, Any]]) -> Iterator[str]:
     for worker in workers:
         if worker["issue_id"] is None:
             idle.setdefault(_state(worker), []).append(worker)
+    busy = [worker for worker in workers if worker["issue_id"] is not None]
+    id_width = max((len(printable(each["issue_id"])) for each in busy), default=0)
+    took_width = max((len(_took(each)) for each in busy), default=0)
     for worker in workers:
         if worker["issue_id"] is not None or len(idle[_state(worker)]) < FOLDED_MIN:
-            yield _worker(worker)
+            yield _worker(worker, id_width, took_width)
     for state, alike in idle.items():
         if len(alike) >= FOLDED_MIN:
             done, failed = (sum(each[name] for each in alike) for name in ("done", "failed"))
@@ -324,20 +327,21 @@ def _state(worker: dict[str, Any]) -> str:
     return "paused" if worker.get("paused") is not None else str(worker["state"])
 
 
-def _worker(worker: dict[str, Any]) -> str:
+def _took(worker: dict[str, Any]) -> str:
+    return duration(round(worker["elapsed_seconds"]))
+
+
+def _worker(worker: dict[str, Any], id_width: int, took_width: int) -> str:
     head = f"{worker['worker_id']:>5} {_state(worker):<8}"
     counts = f"done {worker['done']}, failed {worker['failed']}"
     if worker["issue_id"] is None:
         return f"{head} {counts}"
     title = printable(worker["title"] or "", STATUS_TITLE_WIDTH)
-    attempt = f" attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
+    attempt = f", attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
     parts = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money_usd"])]
     doing = ", ".join(printable(each, 80) for each in parts if each) if worker["agent"] else ""
-    took = duration(round(worker["elapsed_seconds"]))
-    return (
-        f"{head} {printable(worker['issue_id'])} {took}{attempt}"
-        f" {title}{f' [{doing}]' if doing else ''} ({counts})"
-    )
+    issue = f"{printable(worker['issue_id']):<{id_width}} {_took(worker):>{took_width}}"
+    return f"{head} {issue}  {title}{attempt}{f' [{doing}]' if doing else ''} ({counts})"
 
 
 CAUSE_CHARS_TYPED = 60

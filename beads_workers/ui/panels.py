@@ -57,13 +57,13 @@ def worker_row(
         row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
     else:
         row.add(whole_seconds(worker["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
-        row.add(_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
+        row.add(short_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
         if worker["agent"]:
             _agent_cells(row, worker, room, width)
         else:
             if progress := worker["progress"]:
                 _progress_cells(row, progress, room)
-            _attempt(row, worker).fill(worker["title"] or "", leave=room)
+            _titled(row, worker, worker["title"] or "", room)
     if not room:
         return row.text()
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
@@ -72,10 +72,11 @@ def worker_row(
     return row.add(failed, room // 2, "muted", right=True).text()
 
 
-def _attempt(row: Row, worker: viewer.Fields) -> Row:
-    """Add the number of the attempt unless it is the first."""
-    again = f"attempt {worker['attempt']}: " if worker["attempt"] > 1 else ""
-    return row.add(again, style="attention")
+def _titled(row: Row, worker: viewer.Fields, text: str, leave: int, style: str = "") -> None:
+    """Add a text, and behind it the number of the attempt unless it is the first: so texts line
+    up."""
+    again = f"  attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
+    row.fill(text, style, leave=leave + len(again)).add(again, style="attention")
 
 
 def _progress_cells(row: Row, progress: viewer.Fields, leave: int) -> None:
@@ -103,8 +104,8 @@ def _agent_cells(row: Row, worker: viewer.Fields, leave: int, width: int) -> Non
     if doing and room >= TITLE_BESIDE_COLUMNS:
         row.add(doing, room * 3 // 5, "good").add(" ")
         doing = ""
-    _attempt(row, worker)
-    row.fill(doing or worker["title"] or "", "good" if doing else "", leave=leave + cost_columns)
+    text = doing or worker["title"] or ""
+    _titled(row, worker, text, leave + cost_columns, "good" if doing else "")
     row.add(cost, cost_columns, "muted", right=True)
 
 
@@ -126,13 +127,13 @@ def outcome_row(
     narrow = width < NARROW_COLUMNS
     row.add(*_clock(outcome["at"], width), "muted")
     row.add(mark, 2, style)
-    row.add(_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
+    row.add(short_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
     if not narrow:
         row.add(outcome["worker_id"], 5, "muted")
     row.add(duration(outcome["seconds"]), 8, "time", right=True).add("  ")
     if kind in ("finish", "land"):
-        row.add("waits to land: " if waits else "", style="time")
-        return row.fill(outcome["title"]).text()
+        then = "  waits to land" if waits else ""
+        return row.fill(outcome["title"], leave=len(then)).add(then, style="time").text()
     return row.fill(f"{_became(outcome)}: {outcome['error'] or outcome['outcome']}", style).text()
 
 
@@ -175,11 +176,16 @@ def id_columns(snapshot: viewer.Fields, width: int) -> int:
         lists += [
             shown[name] for name in ("waiting_to_land", "awaiting_approval", "refused", "last")
         ]
-    longest = max((len(row["issue_id"] or "") for rows in lists for row in rows), default=0)
+    return id_room_of((row["issue_id"] or "" for rows in lists for row in rows), width)
+
+
+def id_room_of(issue_ids: Iterable[str], width: int) -> int:
+    """Return the columns for these ids."""
+    longest = max(map(len, issue_ids), default=0)
     return min(12 if width < 100 else 18, max(8, -(-longest // 4) * 4))
 
 
-def _id(issue_id: str, room: int) -> str:
+def short_id(issue_id: str, room: int) -> str:
     """Return an id that fits; a long one keeps its end, as all begin alike."""
     return issue_id if len(issue_id) <= room else f"…{issue_id[1 - room :]}"
 
@@ -216,7 +222,7 @@ def workers(
     busy_phrase = f", {busy} busy" if len(listed) == len(everybody) else ""
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
     order = f", by {look.order}" if look.order else ""
-    yield _rule(f"{title}{more}{busy_phrase}{order}{_only(look, part)}", width, look, part)
+    yield _rule(f"{title}{more}{busy_phrase}{order}{left_out(look, part)}", width, look, part)
     if not page:
         none = "none of them" if everybody else _nobody(snapshot)
         yield Row(width).add(f" {none}", style="muted").text()
@@ -226,7 +232,7 @@ def workers(
         yield worker_row(worker, age, width, id_room, chosen=marked and number == at)
 
 
-def _only(look: viewer.Look, part: viewer.Part) -> str:
+def left_out(look: viewer.Look, part: viewer.Part) -> str:
     """Return a phrase about the rows that the list leaves out."""
     state = f", {look.states[part]} only" if look.states.get(part) else ""
     find = look.finds.get(viewer.PANES.get(part, viewer.Pane.FLEET), "")
@@ -253,7 +259,7 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
     the chosen one.
     """
     part, unicode = viewer.Part.ENDED, look.unicode
-    yield _rule(f"last outcomes{_only(look, part)}", width, look, part)
+    yield _rule(f"last outcomes{left_out(look, part)}", width, look, part)
     listed, waiting = viewer.rows_of(look, snapshot, part), _waiting_to_land(snapshot)
     id_room = id_columns(snapshot, width)
 
@@ -331,7 +337,7 @@ def _landed_row(
     row = Row(width, CHOSEN if chosen else "")
     row.add(" ").add(*_clock(landed["at"], width), "muted")
     row.add(mark if unicode else ascii_mark, 2, style)
-    row.add(_id(landed["issue_id"], id_room), id_room, "strong").add(" ")
+    row.add(short_id(landed["issue_id"], id_room), id_room, "strong").add(" ")
     if landed["verdict"] == "landed":
         return row.add(landed["commit"][:12], 14, "muted").fill(landed["title"]).text()
     then = {"mend": "back to its agent", "quarantined": "quarantined"}
@@ -350,7 +356,7 @@ def landing_pane(
     part, id_room = viewer.Part.LANDING, id_columns(snapshot, width)
     gates = max(1, min(len(shown["running"]), rows // 3))
     nothing_last = {**snapshot, "landing": {**shown, "last": []}}
-    yield from landing(nothing_last, look, age, width, gates + 1, only=_only(look, part))
+    yield from landing(nothing_last, look, age, width, gates + 1, only=left_out(look, part))
     listed = viewer.rows_of(look, snapshot, part)
     if not listed and look.find + look.states.get(part, ""):
         yield Row(width).add(" none of them", style="muted").text()
@@ -372,7 +378,7 @@ def _landing_row(
         .add(" ")
         .add(word[0], _clock(0.0, width)[1] + 2, word[1])
     )
-    row.add(_id(each["issue_id"], id_room), id_room, "strong").add(" ")
+    row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
     if each["verdict"] == viewer.WAITS:
         return row.fill(each["title"]).text()
     return row.fill(f"{each['error']} ({each['branch']})", "bad").text()
@@ -582,34 +588,11 @@ def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int
     return row.add("  ").fill(spent, "muted").text()
 
 
-def quarantined(
-    snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int
-) -> Iterator[Text]:
-    """Yield a rule, and every quarantined issue with its reason, around the chosen one."""
-    part = viewer.Part.QUARANTINED
-    issues = viewer.rows_of(look, snapshot, part)
-    count, known = snapshot["queue"]["quarantined"], len(snapshot["quarantined"])
-    first_ones = f", the first {known} here" if known < count else ""
-    yield _rule(f"quarantined: {count}{first_ones}{_only(look, part)}", width, look, part)
-    if not issues:
-        text = "none of them" if known else "nothing is quarantined"
-        yield Row(width).add(f" {text}", style="muted").text()
-    chosen = viewer.chosen_at(look, issues, part)
-    first = max(0, chosen - (rows - 2))
-    id_room = id_columns(snapshot, width)
-    for index, issue in enumerate(issues[first : first + rows - 1], first):
-        row = Row(width, CHOSEN if index == chosen else "")
-        row.add(" ").add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
-        many = counted(issue["attempts"], "attempt") if issue["attempts"] else "not landed"
-        row.add(many, 12, "attention")
-        yield row.fill(issue["error"]).text()
-
-
 def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) -> Iterator[Text]:
     """Yield a rule, what waits for a person's decision, and below it all about the chosen one."""
     part = viewer.Part.DECISIONS
     listed = viewer.rows_of(look, snapshot, part)
-    yield _rule(f"to decide: {len(listed)}{_only(look, part)}", width, look, part)
+    yield _rule(f"to decide: {len(listed)}{left_out(look, part)}", width, look, part)
     if not listed:
         text = "none of them" if look.find else "no question is open, and no branch awaits approval"
         yield Row(width).add(f" {text}", style="muted").text()
@@ -619,7 +602,7 @@ def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int)
     first = max(0, at - room + 1)
     for index, each in enumerate(listed[first : first + room], first):
         row = Row(width, CHOSEN if index == at else "").add(" ")
-        row.add(_id(each["issue_id"], id_room), id_room, "strong").add(" ")
+        row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
         row.add("asks" if "question" in each else "to approve", 11, "attention")
         yield row.fill(each["title"]).text()
     chosen = listed[at]
@@ -654,7 +637,7 @@ def keys(look: viewer.Look, width: int) -> Iterator[Text]:
 def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     """Return the last row: the keys that are useful here, as many as fit."""
     pause = "resume" if snapshot["state"] in bindings.RESUMED else "pause"
-    fleet = "Enter open   Tab other list   2 landing   3 quarantined"
+    fleet = "Enter open   Tab other list   2 landing   3 quarantined   5 issues"
     if viewer.rows_of(viewer.Look(), snapshot, viewer.Part.DECISIONS):
         fleet = f"4 to decide   {fleet}"
     match look.pane:
@@ -665,7 +648,9 @@ def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
         case viewer.Pane.ABOUT:
             hint = "[ ] attempts   / find   f full   g G ends   S save"
         case viewer.Pane.QUARANTINE:
-            hint = "Enter open   d diff   r try again   a all   / filter"
+            hint = "Enter open   r try again   e its issues   a all   d diff   / filter"
+        case viewer.Pane.ISSUES:
+            hint = "Enter open   f states   s sort   r try again   e its issues   u ask   / filter"
         case viewer.Pane.DECISIONS:
             keyed = "i answer   v approve   V reject   " if look.role in bindings.LIVE else ""
             hint = f"{keyed}Enter open   d diff"

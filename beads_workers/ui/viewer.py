@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from rich.color import ColorSystem
@@ -25,6 +26,8 @@ from beads_workers.ui.attempt import (
     pin_worker,
     running,
 )
+from beads_workers.ui.backlog import IssueBacklog, by_cause, entries, issue_rows
+from beads_workers.ui.words import STATE_TITLES
 
 
 class Role(Enum):
@@ -42,6 +45,7 @@ class Pane(Enum):
     LANDING = "landing"
     QUARANTINE = "quarantined"
     DECISIONS = "to decide"
+    ISSUES = "issues"
     LOG = "log"
     DIFF = "diff"
     ABOUT = "why"
@@ -61,12 +65,14 @@ class Part(Enum):
     LANDING = "landing"
     QUARANTINED = "quarantined"
     DECISIONS = "to decide"
+    ISSUES = "issues"
 
 
 OWN_PARTS = {
     Pane.LANDING: Part.LANDING,
     Pane.QUARANTINE: Part.QUARANTINED,
     Pane.DECISIONS: Part.DECISIONS,
+    Pane.ISSUES: Part.ISSUES,
 }
 """Panes that are one list."""
 PANES = {part: pane for pane, part in OWN_PARTS.items()}
@@ -75,9 +81,17 @@ PANES = {part: pane for pane, part in OWN_PARTS.items()}
 
 Fields = Mapping[str, Any]
 
+FOLDED = (Part.QUARANTINED, Part.ISSUES)
+"""Lists in which quarantined issues of one cause are one row, see ``backlog.entries``."""
+
 WAITS, REFUSED = "waits", "refused"
 """Verdicts of rows of ``Part.LANDING`` beside those of the lander: branches that wait to land, and
 those that are quarantined."""
+
+
+def _is_in(state: str, row: Fields) -> bool:
+    return bool(row["state"] == state)
+
 
 STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
     Part.WORKERS: {
@@ -95,6 +109,7 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
     },
     Part.QUARANTINED: {},
     Part.DECISIONS: {},
+    Part.ISSUES: {title: partial(_is_in, state.value) for state, title in STATE_TITLES.items()},
 }
 """Filters of a list that ``f`` cycles through, after all rows."""
 
@@ -147,7 +162,12 @@ class Save:
     path: str
 
 
-Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage | Save
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Wish: ask the tracker for its issues now."""
+
+
+Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage | Save | LookAgain
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +276,11 @@ class Look:
     ``part``: the list that the arrows are in; ``chosen``: the key of each list's chosen row.
 
     ``states``: filter of each list; a list without one shows all rows. ``finds``: of each pane, the
-    text that its rows must have. ``order``: of ``ORDERS``, "" for names. ``back``: the pane to
-    which another one leads back, if that is not the fleet. ``typed``: text after ``/``, or of
+    text that its rows must have. ``order``: of ``ORDERS``, "" for names. ``backlog``: the last
+    answer of the tracker, None before the first; ``now``: epoch seconds while it is shown;
+    ``issue_order``: of ``backlog.ORDERS``, "" for the
+    usual one; ``unfolded``: keys of the causes whose issues are listed. ``back``: the pane to which
+    another one leads back, if that is not the fleet. ``typed``: text after ``/``, or of
     ``writing``; None while nobody types. ``message``: the last answer of the fleet. ``caption``:
     comment of a demo on the moment. ``unicode``: whether the terminal can show more than ASCII.
 
@@ -275,6 +298,10 @@ class Look:
     states: Mapping[Part, str] = field(default_factory=dict)
     finds: Mapping[Pane, str] = field(default_factory=dict)
     order: str = ""
+    backlog: IssueBacklog | None = None
+    issue_order: str = ""
+    now: float = 0.0
+    unfolded: frozenset[str] = frozenset()
     back: Mapping[Pane, Pane] = field(default_factory=dict)
     opened: Pin | None = None
     view: AttemptView | None = None
@@ -322,7 +349,9 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
         case Part.LANDING:
             rows = _landing_rows(snapshot)
         case Part.QUARANTINED:
-            rows = list(snapshot["quarantined"])
+            rows = by_cause(snapshot["quarantined"])
+        case Part.ISSUES:
+            rows = [*issue_rows(look.backlog, snapshot, look.issue_order)]
         case Part.DECISIONS:
             landing = snapshot["landing"] or {"awaiting_approval": ()}
             rows = [*snapshot["questions"], *landing["awaiting_approval"]]
@@ -330,7 +359,7 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
         rows = [row for row in rows if shown(row)]
     if find := look.finds.get(PANES.get(part, Pane.FLEET), ""):
         rows = [row for row in rows if _says(row, find)]
-    return rows
+    return [*entries(rows, look.unfolded)] if part in FOLDED else rows
 
 
 def _landing_rows(snapshot: Fields) -> list[Fields]:
@@ -344,6 +373,8 @@ def _landing_rows(snapshot: Fields) -> list[Fields]:
 
 def key_of(part: Part, row: Fields) -> str:
     """Return the key of a row, which does not depend on its place."""
+    if part in FOLDED and "key" in row:
+        return str(row["key"])
     if part is Part.WORKERS:
         return str(row["worker_id"])
     if part is Part.LANDING:

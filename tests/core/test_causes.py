@@ -23,6 +23,8 @@ from beads_workers.core.causes import cause_of, folded, is_of
         ("no such file: '/srv/w/a'", "no such file: '/tmp/b/c.txt'"),
         ("~/.cache/x is full", "/var/cache is full"),
         ("GET https://a.example/x?y=z failed", "GET http://b.example/ failed"),
+        ("no conf/bw-12.toml", "no conf/bw-7.toml"),
+        ("no conf/bw-12.toml", "no other/x.toml"),
         ("worktrees/bw-12/src/a.py is bad", "worktrees/bw-7/src/b.py is bad"),
     ],
 )

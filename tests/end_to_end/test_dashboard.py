@@ -100,6 +100,35 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
     as_before(screen, embedded)
 
 
+def test_the_backlog_is_looked_at_and_all_of_one_cause_is_tried_again_with_three_keys(
+    embedded: EmbeddedProject, screens: list[TmuxScreen]
+) -> None:
+    waits = {"dependencies": [{"depends_on_id": "bw-4", "type": "blocks"}], "title": "Waits"}
+    embedded.create_many([{"priority": 0}] * 3 + [{"title": "Runs"}, waits])
+    script = (
+        'case $BW_ISSUE_ID in bw-[123]) [ -e "$PWD/fixed" ] || { echo "no conf/$BW_ISSUE_ID.toml";'
+        ' exit 1; };; *) while [ ! -e "$PWD/go" ]; do sleep 0.2; done;; esac'
+    )
+    screen = open_screen(screens, embedded)
+    screen.type(f"bw start -n 1 --until-empty --max-attempts 1 -- sh -c '{script}'")
+    screen.wait_for(lambda text: "1 busy" in text and "quar. 3" in text)
+    screen.keys("5")
+    shown = screen.wait_for(lambda text: "asked" in text and "blocked  1" in text)
+    assert re.search(r"3 x +no #", shown) and re.search(r"bw-4 +P2 Runs +W1, ", shown)
+    assert re.search(r"bw-5 +P2 Waits +by bw-4", shown)
+    (embedded.folder / "fixed").touch()
+    screen.keys("1")
+    screen.wait_for("workers 1-1 of 1")
+    screen.keys("3")
+    screen.wait_for("quarantined: 3")
+    screen.keys("r")
+    screen.wait_for("try 3 issues again?")
+    screen.keys("y")
+    screen.wait_for("quarantined: 0")
+    (embedded.folder / "go").touch()
+    assert "closed 5, failed attempts 3, quarantined 3" in screen.wait_for("next: ")
+
+
 def test_ctrl_c_requeues_what_runs_and_leaves_the_terminal_as_it_was(
     embedded: EmbeddedProject, screens: list[TmuxScreen]
 ) -> None:

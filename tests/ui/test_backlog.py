@@ -10,8 +10,9 @@ import pytest
 from beads_workers.core.facts import Facts, IssueFacts
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import Seen
-from beads_workers.ui.backlog import TITLES, Backlog, Row, State, as_json, backlog, grouped
+from beads_workers.ui.backlog import IssueBacklog, IssueRow, as_json, backlog, grouped, lines
 from beads_workers.ui.reasons import Cause, Picture
+from beads_workers.ui.words import STATE_TITLES, State
 
 NOW = 1_700_000_000.0
 
@@ -27,17 +28,17 @@ def picture(*issues: Seen, facts: tuple[IssueFacts, ...] = (), state: str = "run
     return Picture(fleet, NOW, str, {each.issue_id: each for each in issues}, ready)
 
 
-def found(shown: Picture) -> Backlog:
+def found(shown: Picture) -> IssueBacklog:
     return backlog(shown, shown.seen)
 
 
-def only(shown: Picture, issue_id: str = "a") -> Row:
+def only(shown: Picture, issue_id: str = "a") -> IssueRow:
     return next(row for row in found(shown).rows() if row.issue_id == issue_id)
 
 
 def test_every_state_has_a_title() -> None:
-    assert set(TITLES) == set(State)
-    assert len(set(TITLES.values())) == len(State)
+    assert set(STATE_TITLES) == set(State)
+    assert len(set(STATE_TITLES.values())) == len(State)
 
 
 @pytest.mark.parametrize("state", ["none", "running", "paused", "draining", "recovering"])
@@ -51,7 +52,7 @@ def test_an_issue_that_only_waits_for_the_fleet_is_ready(state: str) -> None:
     [
         (IssueFacts("a", in_flight="running", worker_id="W2", running_seconds=60.0, attempt=2),
          State.RUNNING, NOW - 60.0, 2),
-        (IssueFacts("a", in_flight="claimed", position=3), State.RUNNING, None, 0),
+        (IssueFacts("a", in_flight="claimed", position=3), State.READY, None, 0),
         (IssueFacts("a", in_flight="landing"), State.LANDING, None, 0),
         (IssueFacts("a", standing="unclosed"), State.LANDING, None, 0),
         (IssueFacts("a", standing="cooling", charged=1, again_seconds=30.0, error="boom"),
@@ -143,10 +144,11 @@ def test_groups_stand_in_the_order_of_the_states_and_urgent_issues_first() -> No
      ("title", ["c", "a", "b"])],
 )  # fmt: skip
 def test_the_issues_of_a_group_have_the_order_that_is_asked_for(order: str, ids: list[str]) -> None:
-    row = Row("a", "m", State.RETRYING, Cause.COOLING, "", priority=2, at=30.0)
+    row = IssueRow("a", "m", State.RETRYING, Cause.COOLING, "", priority=2, at=30.0)
     rows = [row, replace(row, issue_id="b", title="z", priority=1, at=20.0),
             replace(row, issue_id="c", title="B", priority=3, at=10.0)]  # fmt: skip
-    assert [each.issue_id for each in grouped(rows, order).rows()] == ids
+    (group,) = grouped(rows, order)
+    assert [each.issue_id for each in group.rows] == ids
 
 
 def test_what_was_claimed_after_the_listing_is_in_the_backlog() -> None:
@@ -183,3 +185,42 @@ def test_the_json_has_every_count_and_every_issue() -> None:
             "blocked_by": [], "at": None, "attempts": 3, "error": "boom", "worker_id": None,
         }
     ]  # fmt: skip
+
+
+def test_the_text_has_a_heading_for_each_state_and_for_each_cause_of_several() -> None:
+    facts = (
+        *(quarantined(n, f"cannot parse conf/{n}.toml") for n in (1, 2)),
+        quarantined(3, "boom"),
+        quarantined(4, "no rule"),
+        IssueFacts("r", in_flight="running", worker_id="W1", running_seconds=61.0, attempt=2),
+        IssueFacts("c", standing="cooling", charged=1, again_seconds=90.0, error="boom"),
+        IssueFacts("n", in_flight="claimed", position=1),
+    )
+    seen_now = [seen(each.issue_id, "blocked") for each in facts[:4]]
+    seen_now += [seen("r"), seen("c"), seen("n"), seen("w", waits_for=(IssueId("r"),))]
+    assert list(lines(found(picture(*seen_now, facts=facts)), NOW)) == [
+        "quarantined: 2 x cannot parse #",
+        "  q-1  P2  title of q-1  3 attempts",
+        "  q-2  P2  title of q-2  3 attempts",
+        "",
+        "quarantined: 2",
+        "  q-3  P2  title of q-3  3 attempts: boom",
+        "  q-4  P2  title of q-4  3 attempts: no rule",
+        "",
+        "in progress: 1",
+        "  r    P2  title of r    W1, 1 min 1 s, attempt 2",
+        "",
+        "waiting for a retry: 1",
+        "  c    P2  title of c    again in 1 min 30 s: boom",
+        "",
+        "ready: 1",
+        "  n    P2  title of n    claimed",
+        "",
+        "blocked: 1",
+        "  w    P2  title of w    by r",
+    ]
+
+
+def test_no_text_of_an_issue_is_obeyed_by_a_terminal() -> None:
+    bad = Seen(IssueId("a\x1b[2J"), "hide \x1b[8m me\n", "open", assignee="\x07bob")
+    assert all(line.isprintable() for line in lines(found(picture(bad)), NOW))

@@ -95,6 +95,12 @@ def test_status_shows_agents_money_and_what_they_do() -> None:
     assert any("[claude, editing shop/cart.py, 12.3k tok $0.41]" in each for each in shown)
 
 
+def test_the_titles_of_status_stand_below_each_other() -> None:
+    records = fleet(10, busy=10, title="A title")
+    shown = [each for each in status_lines(after(*records, elapsed=90.0)) if "A title" in each]
+    assert len(shown) == 10 and len({each.index("A title") for each in shown}) == 1
+
+
 def test_status_folds_many_workers_without_an_issue_and_shows_each_that_has_one() -> None:
     several = [each for each in status_lines(after(*fleet(10, busy=1))) if " W" in each]
     assert len(several) == 10

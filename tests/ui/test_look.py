@@ -24,7 +24,7 @@ BUSY = after(*fleet(10, busy=2))
 QUARANTINE_RECORDS = (
     *fleet(2, busy=2),
     ended("app-1", outcome="error", verdict="quarantined", charged=3, error="no"),
-    ended("app-2", "W2", outcome="error", verdict="quarantined", charged=3, error="no"),
+    ended("app-2", "W2", outcome="error", verdict="quarantined", charged=3, error="never"),
 )
 QUARANTINE = after(*QUARANTINE_RECORDS)
 NIGHT_RECORDS = (

@@ -111,6 +111,13 @@ def test_a_task_shows_how_far_it_is_beside_its_title() -> None:
     assert "%" not in row
 
 
+def test_titles_stand_below_each_other_whatever_attempt_it_is() -> None:
+    again = rec.Started("app-1", "W1", 12, "r", "A title")
+    shown = [x for x in lines(after(*fleet(3, busy=3, title="A title"), again)) if "A title" in x]
+    assert len({each.index("A title") for each in shown[:3]}) == 1
+    assert "A title  " in shown[0] and "attempt 12" in shown[0]
+
+
 def test_ids_take_the_room_of_the_longest_and_titles_have_the_rest() -> None:
     def title_of(issue_id: str) -> int:
         began = rec.Started(issue_id, "W1", 1, "r1", "A title that is worth reading")
@@ -211,7 +218,7 @@ def test_one_try_is_one_try() -> None:
     )
     snapshot = after(*fleet(1), quarantined)
     assert any("quarantined after 1 attempt: E" in line for line in lines(snapshot))
-    assert any("1 attempt " in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
+    assert any("1 attempt: E" in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
 
 
 def test_the_hours_of_a_run_stand_beside_its_state() -> None:
@@ -402,7 +409,11 @@ def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
 
 def test_an_outcome_that_has_not_landed_says_that_it_waits() -> None:
     shown = "\n".join(lines(after(*fleet(2), *night())))
-    assert "waits to land: Do e" in shown and "waits to land: Do a" not in shown
+    waiting = [
+        line.split("  waits to land")[0] for line in shown.splitlines() if "waits to" in line
+    ]
+    assert any("Do e" in line for line in waiting)
+    assert not any("Do a" in line for line in waiting)
 
 
 def test_a_train_is_named_by_its_issues_and_its_length() -> None:
