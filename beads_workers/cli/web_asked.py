@@ -6,8 +6,11 @@ attempt as the dashboard does (``ui.attempt.Pin``), and gets the same model to d
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,8 +21,10 @@ from beads_workers.ui.web import Body
 from beads_workers.ui.web_shown import Message, Shown
 
 if TYPE_CHECKING:
+    from beads_workers.cli.backlog import BacklogWatch
     from beads_workers.core.history import History
     from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.ui.backlog import IssueBacklog
 
 LOG_PART_BYTES = 128 << 10
 """Size of a part of a log that a page gets at once: its end first, then what is before or after."""
@@ -45,6 +50,7 @@ class PageAnswers:
 
         self._directory, self._shown = directory, shown
         self._runs: RunDirectory = RunDirectory(directory)
+        self._backlog: BacklogWatch | None = None
 
     def answer(self, what: str, query: Query) -> Message | Body | None:
         """Return the answer to a request; what cannot be read is said as ``{"error"}``."""
@@ -130,6 +136,25 @@ class PageAnswers:
         rest = [f"({more} lines more: beads-workers diff {view.pin.issue_id})"] if more > 0 else []
         return {"lines": [*lines[:DIFF_LINES_MAX], *rest]}
 
+    def issues(self, query: Query) -> Message:
+        """Return all issues by state, as the dashboard lists them.
+
+        ``{"asked": false}`` while the tracker has not answered yet; ``{"same": true}`` if the page
+        has this answer: ``known`` is its ``mark``.
+        """
+        from beads_workers.cli.backlog import BacklogWatch
+
+        if (snapshot := self._shown.snapshot) is None:
+            return {"asked": False}
+        if self._backlog is None:
+            self._backlog = BacklogWatch(self._directory)
+        found = self._backlog.of(snapshot)
+        if found is None:
+            return {"asked": False}
+        told = issues_json(found, snapshot, time.time())
+        told["mark"] = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+        return {"same": True} if told["mark"] == query.get("known") else told
+
     # --- logs ---------------------------------------------------------------------------------
 
     def _log(self, query: Query) -> tuple[Path, Pin]:
@@ -207,6 +232,7 @@ WHAT: Mapping[str, Callable[[PageAnswers, Query], Message | Body | None]] = {
     "attempt": PageAnswers.attempt,
     "brief": PageAnswers.brief,
     "diff": PageAnswers.diff,
+    "issues": PageAnswers.issues,
     "download": PageAnswers.download,
     "log": PageAnswers.log,
     "nights": PageAnswers.nights,
@@ -233,6 +259,26 @@ def attempt_json(view: AttemptView, snapshot: Mapping[str, Any] | None) -> Messa
             {"button": each.button, "label": each.label, "control": each.control}
             for each in (actions(view.pin.issue_id, snapshot) if snapshot else ())
         ],
+    }
+
+
+def issues_json(found: IssueBacklog, snapshot: Mapping[str, Any], now: float) -> Message:
+    """Return a backlog as the page draws it: groups of rows, in order, each with a short note."""
+    from beads_workers.ui.backlog import issue_rows, note_of
+    from beads_workers.ui.words import STATE_TITLES, State
+
+    groups: dict[str, list[Message]] = {state.value: [] for state in State}
+    for row in issue_rows(found, snapshot, ""):
+        shown = {"issue": row["issue_id"], "title": row["title"], "note": note_of(row, now)}
+        groups[row["state"]].append(shown)
+    return {
+        "groups": [
+            {"title": STATE_TITLES[State(state)], "count": len(rows), "rows": rows}
+            for state, rows in groups.items()
+            if rows
+        ],
+        "cut": found.cut,
+        "unseen": found.unseen,
     }
 
 

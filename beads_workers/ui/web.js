@@ -911,6 +911,30 @@
     if (event.key === "Escape" && open !== null && !document.querySelector("dialog[open]")) read(null);
   });
 
+  // --- all issues --------------------------------------------------------------------------------
+  // Asked for only while the list is open: the tracker has to answer. ui/backlog.py sorts them.
+  let backlog = null, asking = 0;
+  const askIssues = async () => {
+    clearTimeout(asking);
+    if (!byId("listed").open || document.hidden) return;
+    const told = shot ? await got("issues", {}, { known: backlog?.mark }) : null;
+    if (told?.groups) { backlog = told; drawIssuesByState(); }
+    const note = told?.error || backlog?.unseen && `without the tracker: ${backlog.unseen}` || (backlog ? `${counted(backlog.groups.reduce((sum, group) => sum + (group.title === "closed" ? 0 : group.count), 0), "issue")} not closed${backlog.cut ? ", of more" : ""}` : "the tracker is asked");
+    set(byId("backlog-note"), safe(note));
+    asking = setTimeout(askIssues, backlog ? 5000 : 500);
+  };
+  const drawIssuesByState = () => {
+    const wanted = byId("sought").value.toLowerCase();
+    const groups = backlog.groups.map((group) => ({ ...group, rows: group.rows.filter((row) => `${row.issue} ${row.title} ${row.note}`.toLowerCase().includes(wanted)) })).filter((group) => group.rows.length);
+    keyed(byId("states"), groups, (group) => group.title, (group) => el("section", "plain", el("h3", "", safe(group.title), " ", el("small")), el("ul")), (node, group) => {
+      set(node.querySelector("small"), wanted ? `${count(group.rows.length)} of ${count(group.count)}` : count(group.count));
+      keyed(node.lastElementChild, group.rows, (row) => `${row.issue}\0${row.title}`, (row) => el("li", "", opener(() => pinIssue(row.issue), foreign(row.issue, "code"), " ", foreign(row.title)), " ", el("bdi", "dim")),
+        (item, row) => set(item.lastElementChild, safe(row.note)));
+    });
+  };
+  byId("listed").addEventListener("toggle", askIssues);
+  byId("sought").addEventListener("input", () => { if (backlog) drawIssuesByState(); });
+
   // --- reports -----------------------------------------------------------------------------------
   byId("nights").addEventListener("click", async () => {
     const told = await got("nights", {});
@@ -1075,6 +1099,7 @@
     }
   };
   document.addEventListener("visibilitychange", () => {
+    askIssues();
     leave();
     if (!document.hidden) resume();
   });

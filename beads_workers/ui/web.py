@@ -83,7 +83,9 @@ CONTROLS = {
 }
 """Requests that the page may send, and the fields of each. The fleet checks their values."""
 
-ASKED = frozenset({"attempt", "brief", "diff", "download", "log", "nights", "report", "why"})
+ASKED = frozenset(
+    {"attempt", "brief", "diff", "download", "issues", "log", "nights", "report", "why"}
+)
 """Paths of the page that are answered by ``Ask``."""
 
 

@@ -17,9 +17,13 @@ import pytest
 
 from beads_workers.cli import web
 from beads_workers.cli.attempts import read_view
+from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.runtime.locks import is_locked
+from beads_workers.ui import viewer
 from beads_workers.ui.attempt import Pin, about, actions
+from beads_workers.ui.backlog import IssueBacklog
 from beads_workers.ui.bindings import BUTTONS
+from beads_workers.ui.issues import issues
 from tests.end_to_end.conftest import StartFleet
 from tests.support.agent_projects import AgentProject
 from tests.support.browser import Browser, Page
@@ -753,6 +757,46 @@ def test_an_attempt_that_awaits_approval_is_read_and_landed_on_a_phone(
     page.press("Escape")
     assert page.complaints() == []
     page.close()
+
+
+def test_all_issues_are_listed_by_state_as_the_dashboard_lists_them(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    waits = {"issue_id": "bw-4", "depends_on_id": "bw-3", "type": "blocks"}
+    rows = [{"priority": 0}] * 2 + [{"title": HOSTILE_TITLES[0]}, {"dependencies": [waits]}, {}]
+    embedded.create_many(rows)
+    task = "case $BW_ISSUE_ID in bw-1 | bw-2) echo no luck; exit 1;; esac; sleep 60"
+    fleet = webbed(embedded, "-n", "1", "--max-attempts", "1", "--", "sh", "-c", task)
+    page = drawn(browser, url_of(fleet), 400)
+    page.until("document.querySelectorAll('#aside .opens').length === 2")
+    page.click("#listed summary")
+    shown = "[...document.querySelectorAll('#states section')].map((each) =>"
+    shown += " [each.querySelector('h3').textContent,"
+    shown += " [...each.querySelectorAll('code')].map((e) => e.textContent)])"
+    page.until(f"{shown}.length === 4")
+    states = [["quarantined 2", ["bw-1", "bw-2"]], ["in progress 1", ["bw-3"]]]
+    assert page.value(shown) == [*states, ["ready 1", ["bw-5"]], ["blocked 1", ["bw-4"]]]
+    known = backlog_of(fleet.state_directory, fleet.status())
+    look = viewer.Look(pane=viewer.Pane.ISSUES, part=viewer.Part.ISSUES, backlog=known)
+    terminal = [row.plain for row in issues(fleet.status(), look, 0.0, 100, 40)]
+    headings = [" ".join(row.split()) for row in terminal[1:] if row[1].isalpha()]
+    assert headings == [heading for heading, _ in page.value(shown)]
+    assert "by bw-3" in page.value(TEXT.format("states"))
+    page.click("#sought")
+    page.type("BW-4")
+    page.until(f"{shown}.length === 1")
+    page.click("#states .opens")
+    page.until(f"{TEXT.format('log-title')}.startsWith('bw-4')")
+    page.until(f"{TEXT.format('lines')} === 'it printed nothing'")
+    assert page.complaints() == [] and page.value("document.documentElement.scrollWidth") == 400
+    page.close()
+
+
+def backlog_of(directory: Path, snapshot: dict[str, Any]) -> IssueBacklog:
+    """The backlog, as a dashboard asks for it."""
+    watched = BacklogWatch(directory)
+    found: IssueBacklog = until(lambda: watched.of(snapshot))
+    return found
 
 
 def test_reports_of_earlier_nights_are_opened_from_the_page(

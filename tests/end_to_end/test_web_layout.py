@@ -78,7 +78,9 @@ def test_each_part_of_it_fits_can_be_read_and_is_without_a_finding(
         assert page.value(UNREADABLE) == [], what
         assert page.value("document.documentElement.scrollWidth") == width, what
 
-    check("the page")
+    page.click("#listed summary")
+    page.until("document.querySelectorAll('#states li').length > 5")
+    check("the page, with all issues")
     page.click("#stop")
     check("a question")
     page.click("#question [value='']")

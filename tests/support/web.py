@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from beads_workers.cli.web_asked import attempt_json
+from beads_workers.cli.web_asked import attempt_json, issues_json
 from beads_workers.core import journal as rec
 from beads_workers.core.receipts import Receipt
 from beads_workers.ui.attempt import AttemptView, Pin
+from beads_workers.ui.backlog import of_snapshot
 from beads_workers.ui.web import Body, WebServer
 from beads_workers.ui.web_shown import Message, Shown
 from tests.support import landings
@@ -87,6 +88,9 @@ class Served:
                 return {"error": "that run is not here any more"}
             case "diff":
                 return {"lines": ["bw/x at 123", "", "diff --git a/x b/x", f"+{lines[0]}", "-gone"]}
+            case "issues" if self.shown.snapshot is not None:
+                found = of_snapshot(self.shown.snapshot)
+                return issues_json(found, self.shown.snapshot, 0.0) | {"mark": "m"}
             case "why":
                 return {"lines": [f"x: {lines[0]}"]}
             case "attempt":
