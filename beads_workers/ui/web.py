@@ -110,24 +110,29 @@ Control = Callable[[str, Message], Message]
 # --- page ----------------------------------------------------------------------------------------
 
 
+def script() -> str:
+    """Return the script of the page, which is kept in two files."""
+    return read_own("web.js").replace("  // {web_attempt.js}\n", read_own("web_attempt.js"))
+
+
 def page(key: str, port: int) -> tuple[bytes, str]:
     """Return the page in one file, and its policy.
 
     Style and patterns are those of the report. With ``key``, the page can verify the next server at
     this ``port``.
     """
-    style, script = read_own("report.css") + read_own("web.css"), read_own("web.js")
+    style, code = read_own("report.css") + read_own("web.css"), script()
     parts = {
         "icon": ICON,
         "key": key,
         "port": str(port),
         "style": style,
-        "script": script,
+        "script": code,
         "patterns": tostring(report_patterns(), encoding="unicode", method="html"),
     }
     text = re.sub(r"\{(\w+)\}", lambda match: parts[match[1]], read_own("web.html"))
     policy = (
-        f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)};"
+        f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(code)};"
         " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none';"
         " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.ui import bindings, viewer
+from beads_workers.ui import bindings, viewer, web
 from beads_workers.ui.attempt import ANSWER, APPROVE, REJECT, RELEASE, RETRY
 from tests.ui.test_look import BUSY, DECISIONS, QUARANTINE
 
@@ -73,7 +73,7 @@ def test_the_documents_have_the_tables(table: object) -> None:
 
 
 def test_the_page_has_exactly_these_buttons_and_asks_as_they_say() -> None:
-    page, script = (UI / "web.html").read_text(), (UI / "web.js").read_text()
+    page, script = (UI / "web.html").read_text(), web.script()
     page = page.partition('<dialog id="question">')[0].replace("&minus;", "\N{MINUS SIGN}")
     there = dict(re.findall(r'<button (?:role="tab" )?id="([^"]+)"[^>]*>([^<]*)</button>', page))
     there |= dict(re.findall(r'el\("button", "([^"]+)", "([^"]+)"\)', script))

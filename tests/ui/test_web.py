@@ -127,7 +127,7 @@ def test_whoever_has_no_token_learns_nothing(served: Served) -> None:
 def test_another_site_may_link_to_the_page_and_read_nothing(served: Served) -> None:
     other = "Sec-Fetch-Site: cross-site"
     assert status_of(served.get("", other)) == 200
-    for path in ("events", "log?worker=W1"):
+    for path in ("events", "log?worker=W1", "attempt", "diff", "download", "report", "seen"):
         assert status_of(served.get(path, other)) == 403
         assert status_of(served.get(path, "Sec-Fetch-Site: same-site")) == 403
 
