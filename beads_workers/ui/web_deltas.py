@@ -63,7 +63,7 @@ class Snapshots:
         for path, (grow, shrink, names) in ROWS.items():
             for row in _copied(form, path):
                 self._move(
-                    row, grow, shrink, (path, *(str(row[name]) for name in names)), now, moments
+                    row, grow, shrink, (path, *(str(row.get(name)) for name in names)), now, moments
                 )
         for path, (grow, shrink) in ONES.items():
             for one in _copied(form, path):
@@ -76,7 +76,9 @@ class Snapshots:
     def _grouped(self, rows: list[Message]) -> list[Message]:
         """Return the quarantined issues by cause, worked out only if they have changed."""
         if self._causes[0] != rows:
-            groups = folded(rows, lambda row: str(row["error"]), lambda row: str(row["issue_id"]))
+            groups = folded(
+                rows, lambda row: str(row.get("error") or ""), lambda row: str(row["issue_id"])
+            )
             self._causes = (
                 rows,
                 [
