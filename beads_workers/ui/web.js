@@ -222,11 +222,12 @@
   const tiles = () => {
     const { queue: q, totals: t, landing, money } = shot;
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
+    const over = ["ended", "lost"].includes(fleet.state); // The last rate says nothing any more.
     const found = [
       ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
       ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
       ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
-      ["a minute", perMinute(shot.rate_per_minute), "closed", ""],
+      ["a minute", perMinute(over ? (60 * t.done) / Math.max(1, shot.uptime_seconds) : shot.rate_per_minute), over ? "closed, in the whole run" : "closed", ""],
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
       ["quarantined", count(q.quarantined), q.quarantined ? (q.quarantined === 1 ? "needs a person" : "need a person") : "none needs a person", q.quarantined ? "bad" : ""],
     ];
