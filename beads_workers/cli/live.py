@@ -268,7 +268,7 @@ class _Live:
                 self._show_in(self._theme)
                 self._say(f"colours for a background that is {self._theme}")
             case viewer.SayPage():
-                self._say(self._page())
+                self._show_page()
             case viewer.Save(path):
                 self._save(path)
             case viewer.LookAgain():
@@ -304,13 +304,15 @@ class _Live:
             self._awaits_save = False
             self._say(said)
 
-    def _page(self) -> str:
+    def _show_page(self) -> None:
         from beads_workers.cli import web
 
         assert self._snapshot is not None, "keys do nothing before there is one"
         directory = self._run_folder(self._snapshot["run_id"]).parent.parent
-        url = web.url(directory)
-        return f"the live page: {url}" if url else "no live page: 'watch --web' serves one"
+        if (url := web.url(directory)) is None:
+            self._say("no live page: 'watch --web' serves one")
+        else:
+            self._look = bindings.show_page(self._look, web.card(url))
 
     def _show_in(self, name: str) -> None:
         self._renderer = viewer.Renderer(name=name)

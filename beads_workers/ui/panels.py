@@ -660,7 +660,7 @@ def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
             hint = f"{keyed}Enter open   d diff"
         case viewer.Pane.LANDING:
             hint = "Enter open   d diff   f landed, refused, waiting   / filter"
-        case viewer.Pane.HELP:
+        case viewer.Pane.HELP | viewer.Pane.PAGE:
             hint = ""
         case _ if look.role is viewer.Role.REPLAY:
             hint = f"space hold   + - speed   {fleet}   / filter"

@@ -50,6 +50,7 @@ class Pane(Enum):
     DIFF = "diff"
     ABOUT = "why"
     HELP = "help"
+    PAGE = "live page"
 
 
 ATTEMPT = (Pane.LOG, Pane.DIFF, Pane.ABOUT)
@@ -190,6 +191,18 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
+class PageCard:
+    """How to open the live page. ``tunnel``: the command with which another machine reaches it.
+
+    ``code``: its address as a QR code, a text of ``0`` and ``1`` for each row; empty without one.
+    """
+
+    url: str
+    tunnel: str
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ShownLog:
     """A log, or the end of a long one; or another text in its place.
 
@@ -275,7 +288,7 @@ class Look:
     text of its section. ``log_end``: the last shown row, None while the end is followed.
     ``log_find``: the text that is searched; ``log_found``: the row where it was found last.
     ``wrap``: long lines go on in the next row; ``times``: each line has its time; ``full``: nothing
-    else is on the screen. ``top``: scroll position of the help.
+    else is on the screen. ``top``: scroll position of the help. ``card``: of the live page.
     """
 
     role: Role = Role.WATCH
@@ -305,6 +318,7 @@ class Look:
     message: str = ""
     caption: str = ""
     log: ShownLog | None = None
+    card: PageCard | None = None
     unicode: bool = True
 
     @property
