@@ -59,15 +59,15 @@ def retry(
     report(client.ask("bw.retry", wanted), as_json=as_json)
 
 
-def _quarantined(directory: Path) -> list[str]:
-    """Return the issues that are quarantined according to earlier runs."""
+def _quarantined(directory: Path, *, asked: bool = False) -> list[str]:
+    """Return the issues that are quarantined according to earlier runs, or wait for an answer."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     remembered = RunDirectory(directory).left_over()[1].retry_entries
     return [
         issue_id
         for issue_id, entry in remembered.items()
-        if entry.quarantined and not entry.question
+        if entry.quarantined and bool(entry.question) is asked
     ]
 
 
@@ -76,13 +76,15 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
     from beads_workers.cli.asked_tracker import open_tracker, settings_to_write
     from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Action, Result, Settlement
+    from beads_workers.core.source import Result, reopening
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
 
     refuse_hooks(source)
     with open_tracker(settings_to_write(directory, source), "retry") as tracker:
-        settled = tracker.settle([Settlement(Action.REOPEN, IssueId(i)) for i in issues])
+        # Whoever answers a question by a close wants its issue to go on.
+        asked = _quarantined(directory, asked=True)
+        settled = tracker.settle([reopening(IssueId(i), i in asked) for i in issues])
     done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
     wrong = [s for s in settled if s.result is not Result.APPLIED]
     forget(RunDirectory(directory), done)

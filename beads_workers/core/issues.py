@@ -428,6 +428,8 @@ class Issues:
             # run quarantined.
             asked = quarantining and issue.standing not in OUT
             reopens = asked or (issue.pending is Action.REOPEN and settled.action != _REOPEN)
+            if not reopens and issue.retry_entry == _opened_again(issue):
+                issue.retry_entry = None
             self._returned(issue, Action.REOPEN if reopens else None)
         return change
 
@@ -494,6 +496,9 @@ class Issues:
             remembered = issue.is_done or waits or bool(counts and not asked)
             kept = replace(retry_entry, charged=charged, not_before=0.0, unprepared=0)
             issue.retry_entry = replace(kept, quarantined=waits) if remembered else None
+            if asked and issue.standing is Standing.ASKED:
+                # Whoever answers by a close wants it to go on as well.
+                issue.retry_entry = _opened_again(issue)
         if issue.standing in OUT and not waits and issue.state is not IssueState.QUARANTINING:
             issue.pending = Action.REOPEN
         if asked:
@@ -644,6 +649,12 @@ class Issues:
             and issue.owner is None
         ):
             self.known.pop(issue.issue_id, None)
+
+
+def _opened_again(issue: Issue) -> rec.Checkpointed:
+    """Return a clean history of an issue that is opened even if it was closed."""
+    title = issue.retry_entry.title if issue.retry_entry else ""
+    return rec.Checkpointed(issue.issue_id, title=title, answered=True)
 
 
 def _shelved(issue: Issue) -> Standing:

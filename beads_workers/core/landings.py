@@ -190,7 +190,9 @@ class Landings:
             return
         issue_id = IssueId(issue.issue_id)
         self._tasks.move(issue, IssueStimulus.SHELVE, rec.LandingEnded(issue_id, "shelve"))
-        shelve = Settlement(Action.SHELVE, issue_id, ld.shelve_note(issue.landing))
+        awaits = issue.landing is not None and issue.landing.awaits
+        note = ld.shelve_note(issue.landing)
+        shelve = Settlement(Action.SHELVE, issue_id, note, awaits=awaits)
         self._round_trips.enqueue(self._looked_at(shelve, issue))
 
     def drop(self, in_flight: InFlight) -> None:

@@ -15,7 +15,7 @@ from beads_workers.core.recovery import recovery_state, replay
 from beads_workers.core.requests.approve import ApprovedByPerson
 from beads_workers.core.requests.reject import RejectedByPerson
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import Action
+from beads_workers.core.source import NEEDS_APPROVAL, Action
 from beads_workers.core.states import IssueState
 from beads_workers.core.status import status
 from beads_workers.core.wire import Done
@@ -64,6 +64,21 @@ def test_the_tracker_is_told_that_it_awaits_approval() -> None:
     play.do(playbook.done(1, "a", receipt={"verdict": "done", "head": HEAD, "branch": "bw/a/1"}))
     settlement = play.settlement()
     assert settlement.action is Action.SHELVE and "awaits approval" in settlement.note
+    assert settlement.mark == NEEDS_APPROVAL
+
+
+def test_the_mark_is_taken_off_by_the_look_before_it_lands() -> None:
+    play = awaiting()
+    approve(play)
+    assert (play.settlement().action, play.settlement().mark) == (Action.CONFIRM, "")
+
+
+def test_a_killed_run_leaves_the_mark_to_the_next_one() -> None:
+    play = new_play(approve=True)
+    play.working("a")
+    play.do(playbook.done(1, "a", receipt={"verdict": "done", "head": HEAD, "branch": "bw/a/1"}))
+    (dead,) = recovery_state(play.entries).unsettled_runs()
+    assert dead.back(IssueId("a")).mark == NEEDS_APPROVAL
 
 
 def test_an_approved_branch_lands_and_closes_its_issue() -> None:

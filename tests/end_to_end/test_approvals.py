@@ -43,11 +43,17 @@ def landed(project: AgentProject) -> str:
     return git(project.folder, "show", "bw-landing/main:a.py").strip()
 
 
+def labels(fleet: Fleet) -> list[str]:
+    (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
+    return list(issue.get("labels", ()))
+
+
 def test_a_branch_lands_once_it_was_looked_at_and_approved(
     start: Any, project: AgentProject
 ) -> None:
     fleet: Fleet = start(project, *OPTIONS)
     issue_id = awaiting(fleet)["issue_id"]
+    assert labels(fleet) == ["needs-approval"]
     blind = fleet.call("approve", issue_id)
     assert blind.returncode != 0 and "not looked at" in blind.stderr
     assert "a.py" not in git(project.folder, "ls-tree", "--name-only", "bw-landing/main")
@@ -56,6 +62,7 @@ def test_a_branch_lands_once_it_was_looked_at_and_approved(
     assert fleet.call("approve", issue_id).returncode == 0
     until(lambda: project.statuses() == ["closed"])
     assert landed(project) == "pounds"
+    assert labels(fleet) == []
 
 
 def test_a_rejected_branch_comes_back_from_the_same_session(
