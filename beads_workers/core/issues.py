@@ -22,7 +22,7 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
-from beads_workers.core.landing import Add, Mend, landed_note, refusal_text
+from beads_workers.core.landing import Add, GatedAhead, Mend, landed_note, refusal_text
 from beads_workers.core.model import PRIORITY_DEFAULT, value
 from beads_workers.core.policy import quarantine_note, question_note
 from beads_workers.core.receipts import Receipt, close_reason
@@ -540,6 +540,17 @@ class Issues:
             issue.standing = Standing.UNCLOSED
         return change
 
+    def _branch_gated(self, gated: rec.BranchGated, entry: Entry) -> Transition | None:
+        issue = self.known.get(gated.issue_id)
+        past = issue.retry_entry if issue is not None else None
+        if issue is None or past is None or past.landing is None:
+            return None
+        if past.landing.commit != gated.commit:
+            return None
+        ahead = GatedAhead(gated.issue_id, gated.commit, gated.verdict, gated.tip, gated.why)
+        issue.retry_entry = replace(past, ahead=ahead)
+        return Transition(issue, issue.state, issue.standing)
+
     def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition | None:
         receipt = found.receipt
         if receipt is None or self.is_counted(found.issue_id, found.request_id):
@@ -764,6 +775,7 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
         outcome=finished.outcome,
         mend=None,
         landing=add,
+        ahead=None,
         question="",
     )
 
@@ -854,6 +866,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.RetryAsked: Issues._retry_asked,
     rec.Refunded: Issues._refunded,
     rec.Answered: Issues._answered,
+    rec.BranchGated: Issues._branch_gated,
     rec.Approved: Issues._approved,
     rec.Checkpointed: Issues._checkpointed,
     rec.UsageFound: Issues._usage_found,

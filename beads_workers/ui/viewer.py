@@ -215,8 +215,7 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
         case Part.QUARANTINED:
             rows = list(snapshot["quarantined"])
         case Part.DECISIONS:
-            landing = snapshot["landing"] or {"awaiting_approval": ()}
-            rows = [*snapshot["questions"], *landing["awaiting_approval"]]
+            rows = [*snapshot["questions"], *snapshot["approvals"]]
     if shown := STATES[part].get(look.states.get(part, "")):
         rows = [row for row in rows if shown(row)]
     if look.find:

@@ -76,8 +76,7 @@ class Night:
                 said = self.fleet.call("answer", issue_id, f"call it FOO-{number_of(issue_id)}")
                 if said.returncode == 0:
                     self.answered[issue_id] = time.time()
-        landing = told(self.fleet, "status").get("landing") or {}
-        for row in landing.get("awaiting_approval", ()):
+        for row in told(self.fleet, "status")["approvals"]:
             self._decide(row["issue_id"], row["commit"])
         self.looked = time.monotonic()
 

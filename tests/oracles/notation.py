@@ -98,7 +98,7 @@ WORDS: dict[str, str] = {
 ADDED: dict[str, tuple[str, ...]] = {
     "Add": ("awaits",),
     "Answered": ("commented",),
-    "Checkpointed": ("question", "asked_at", "questions", "answered"),
+    "Checkpointed": ("question", "asked_at", "questions", "answered", "ahead"),
     "CrashedRun": ("asked", "answered", "awaiting"),
     "Finished": ("questions", "awaits"),
     "Policy": ("questions_max",),

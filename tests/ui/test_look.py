@@ -291,7 +291,7 @@ def test_an_answer_is_typed_and_sent_with_enter() -> None:
 
 
 def test_a_branch_is_approved_after_a_yes_at_the_commit_that_is_shown() -> None:
-    commit = DECISIONS["landing"]["awaiting_approval"][0]["commit"]
+    commit = DECISIONS["approvals"][0]["commit"]
     look, wishes = pressed("4", "j", "v", snapshot=DECISIONS)
     assert not wishes and look.question is not None and commit[:12] in look.question.text
     assert not pressed("n", look=look, snapshot=DECISIONS)[1]
