@@ -118,6 +118,8 @@ class PageFeed:
             elif self._linger is not None and now > alone_since + self._linger:
                 return
             if not self._shown.viewers:
+                if alive or not self._shown_to_end:
+                    self._shown.forget()  # It grows old: nobody is followed meanwhile.
                 self._shown.wait_for_viewer(LOOK_SECONDS)
             elif alive:
                 self._watch()

@@ -313,10 +313,12 @@ class AgentWork:
         return earlier is not None and bool(earlier.refused)
 
     def _candidates(self, job: Job) -> list[receipts.Candidate]:
-        is_last = self.is_last_of_several(self._effects.issues.known.get(job.issue_id))
+        issue = self._effects.issues.known.get(job.issue_id)
+        is_last, asked_by = self.is_last_of_several(issue), _who_asked(issue)
+        found = agents_for(job, list(self.agents.values()))
         return [
             (is_last and self._stronger(job.labels, agent)) or self._candidate(agent, model)
-            for agent, model in agents_for(job, list(self.agents.values()))
+            for agent, model in sorted(found, key=lambda each: each[0].name != asked_by)
         ]
 
     def is_last_of_several(self, issue: Issue | None) -> bool:
@@ -347,6 +349,14 @@ class AgentWork:
         return receipts.Candidate(
             agent.name, receipts.AccountId(agent.account or agent.name), model
         )
+
+
+def _who_asked(issue: Issue | None) -> str:
+    """Return the agent whose session goes on with an answer; "" if there is none."""
+    past = issue.retry_entry if issue is not None else None
+    if past is None or not past.question or past.receipt is None:
+        return ""
+    return past.receipt.agent
 
 
 def _is_answered(receipt: receipts.Receipt | None) -> bool:

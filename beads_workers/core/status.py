@@ -415,7 +415,7 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
         past = issue.retry_entry
         stat = past.receipt.diffstat if past is not None and past.receipt is not None else ""
         gate = ahead_text(past.ahead) if past is not None else ""
-        said = "; ".join(filter(None, (stat or issue.title, gate)))
+        said = "; ".join(filter(None, (gate, stat or issue.title)))
         yield (
             f"{issue.issue_id} awaits approval: {printable(said, ASKED_WIDTH)}",
             f"diff {issue.issue_id}; approve {issue.issue_id}",

@@ -89,6 +89,12 @@ class Shown:
             self._topics[topic] = self._version, event
             self._changed.notify_all()
 
+    def forget(self) -> None:
+        """Forget the fleet: a viewer who comes now is told what is new, and nothing before it."""
+        with self._changed:
+            for topic in ("snapshot", "fleet"):
+                self._topics.pop(topic, None)
+
     def begin(self) -> None:
         """Begin another run: its attempts follow."""
         with self._changed:

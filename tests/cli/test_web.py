@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 import threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from beads_workers.core.journal import RunEnded, RunStarted, encode
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.web_shown import Shown
+from tests.support.fleet import until
 from tests.support.journals import night
 
 
@@ -134,6 +136,17 @@ def test_it_outlives_a_fleet_by_so_long_and_no_longer(tmp_path: Path) -> None:
     os.close(lock)
     feed.join(20)
     assert not feed.is_alive()
+
+
+def test_whoever_looks_again_is_told_nothing_old(tmp_path: Path) -> None:
+    lock, shown = try_lock(tmp_path / "lock"), Shown()
+    assert lock is not None
+    shown.say("snapshot", {"state": "of an hour ago"})
+    feed = threading.Thread(target=PageFeed(tmp_path, shown, linger=0.0).run)
+    feed.start()
+    until(lambda: b"an hour ago" not in b"".join(islice(shown.follow(), 2)))
+    os.close(lock)
+    feed.join(20)
 
 
 def test_before_the_first_run_there_is_none(tmp_path: Path) -> None:
