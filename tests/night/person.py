@@ -18,6 +18,7 @@ from tests.night.compressed import VERIFY as NOTHING_HALF_DONE
 from tests.night.ground import Ground, say, wait_until
 from tests.night.page import snapshot
 from tests.support.fleet import Fleet
+from tests.support.real_agents import git
 
 FIRST_TOKENS = 4000
 PATIENCE = 240.0
@@ -58,6 +59,20 @@ class Night:
     def fleet(self) -> Fleet:
         """The last one."""
         return self.place.fleets[-1]
+
+    @property
+    def branch(self) -> str:
+        """Where branches land."""
+        return f"bw-landing/{self._checked_out}"
+
+    @property
+    def landed_since(self) -> str:
+        """The commits that landed, as a range."""
+        return f"{self._checked_out}..{self.branch}"
+
+    @property
+    def _checked_out(self) -> str:
+        return git(self.place.project.folder, "branch", "--show-current").strip()
 
     def begin(self, *more: str) -> None:
         """Start a fleet as before."""

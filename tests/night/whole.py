@@ -92,10 +92,10 @@ def _done_once(night: Night, rows: Rows) -> None:
     closes = Counter(r["issue_id"] for r in settled if r["result"] == "applied")
     rows.none("issues closed twice", [i for i, n in closes.items() if n > 1], night.size)
     form = "--format=%(trailers:key=Issue,valueonly,separator=)"
-    log = git(top, "log", form, "main..bw-landing/main")
+    log = git(top, "log", form, night.landed_since)
     carried = Counter(line for line in log.splitlines() if line)
     rows.none("issues landed twice", [i for i, n in carried.items() if n > 1], night.size)
-    there = set(git(top, "ls-tree", "-r", "--name-only", "bw-landing/main").splitlines())
+    there = set(git(top, "ls-tree", "-r", "--name-only", night.branch).splitlines())
     ids = [(n, f"bw-{n}") for n in range(1, night.size + 1)]
     lost = [i for n, i in ids if not {f"src/{n}.py", f"done-{i}.py"} <= there or i not in carried]
     rows.none("issues whose work has not landed", lost, night.size)
@@ -144,7 +144,7 @@ def _session(end: dict[str, Any]) -> str:
 def _landed(night: Night, number: int) -> str:
     """The text of an issue's file, as it has landed."""
     with suppress(Exception):
-        return git(night.place.project.folder, "show", f"bw-landing/main:src/{number}.py")
+        return git(night.place.project.folder, "show", f"{night.branch}:src/{number}.py")
     return "nothing"
 
 
@@ -160,7 +160,7 @@ def _approved(night: Night, rows: Rows) -> None:
     rows.count("gates ahead of approval", dict(gated))
     rejected = [n for n in IS_REJECTED if n <= night.size]
     rows.equal("branches rejected", len(night.rejected), len(rejected))
-    there = git(night.place.project.folder, "ls-tree", "--name-only", "bw-landing/main")
+    there = git(night.place.project.folder, "ls-tree", "--name-only", night.branch)
     wrong = [f"bw-{n}" for n in rejected if f"euros-{n}.py" not in there.splitlines()]
     rows.none("rejected branches that landed as they were", wrong, len(rejected))
 
