@@ -120,12 +120,14 @@ def _answered(night: Night, rows: Rows) -> None:
     waits = sorted(_waits(night))
     shown = f"{waits[len(waits) // 2]:.1f}; {waits[-1]:.1f}" if waits else "none"
     rows.count(f"seconds to the next attempt, {len(waits)} without a kill: median; most", shown)
-    if waits:
+    if len(waits) >= SAMPLES:
         rows.at_most("the median of them", waits[len(waits) // 2], RESUMES, " s")
 
 
 RESUMES = 5.0
 """Seconds from an answer to the attempt that goes on with it, if a worker is free."""
+SAMPLES = 5
+"""Answers without a kill behind them, fewer of which show nothing: all workers may be busy."""
 
 
 def _waits(night: Night) -> Iterator[float]:
