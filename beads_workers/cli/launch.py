@@ -95,7 +95,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
 def _left_work(ended: dict[str, Any]) -> Iterator[str]:
     """Yield a line for branches with unmerged work and for worktrees with uncommitted work."""
     failed = ended.get("failed_branches", 0)
-    awaiting = len((ended.get("landing") or {}).get("awaiting_approval", ()))
+    awaiting = len(ended.get("approvals", ()))
     finished = max(0, ended.get("unmerged_branches", 0) - failed - awaiting)
     to_do = "work to merge" if ended.get("landing") is None else "work that has not landed"
     for count, what in ((finished, to_do), (failed, "work of attempts that did not succeed")):
@@ -158,7 +158,7 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     landed = ended.get("landing")
     if landed is not None and landed["waiting_to_land"]:
         return "'beads-workers land' lands what is done; the next start does it first"
-    if landed is not None and (awaiting := landed.get("awaiting_approval")):
+    if awaiting := ended.get("approvals"):
         first = printable(shlex.quote(awaiting[0]["issue_id"]))
         return f"'beads-workers diff {first}' shows what awaits approval; 'land {first}' lands it"
     if landed is not None and (command := landing.to_type(landed)):

@@ -170,6 +170,8 @@ class PageFeed:
             if not self._goes_on(alive=alive):
                 return
             if not self._shown.viewers:
+                if alive or not self._shown_to_end:
+                    self._shown.forget()  # It grows old: nobody is followed meanwhile.
                 self._shown.wait_for_viewer(LOOK_SECONDS)
             elif alive:
                 self._watch()

@@ -75,7 +75,7 @@ class PageAnswers:
             last = last_run(self._directory)
         if last is None:
             return {"fleet": "none"}
-        waiting = last["questions"], (last["landing"] or {}).get("awaiting_approval", ())
+        waiting = last["questions"], last.get("approvals", ())
         queue = dict(zip(("questions", "awaiting_approval"), map(len, waiting), strict=True))
         return {
             "fleet": "lost" if last["exit_code"] is None else "ended",

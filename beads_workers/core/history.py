@@ -15,7 +15,7 @@ from beads_workers.core import issues as reducer
 from beads_workers.core import journal as rec
 from beads_workers.core.issues import Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
-from beads_workers.core.landing import refusal_text
+from beads_workers.core.landing import ahead_text, refusal_text
 from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
 from beads_workers.core.money import is_cut
@@ -153,7 +153,8 @@ class LandingHistory:
     whether a gate has passed with it inside. ``nothing_new``: it was in the branch already.
     ``branch``: the attempt's. ``repairs``: how often it went back to its agent. ``gate_runs``:
     gates that ran with it inside, which took ``gate_seconds`` together; others may have been in
-    them. ``error``: why it was refused last; ``refused``: how often.
+    them. ``error``: why it was refused last; ``refused``: how often. ``ahead``: the gate's verdict
+    ahead of approval, for people.
     """
 
     branch: str = ""
@@ -167,6 +168,7 @@ class LandingHistory:
     error: str = ""
     gate_runs: int = 0
     gate_seconds: float = 0.0
+    ahead: str = ""
 
 
 @dataclass(slots=True)
@@ -418,7 +420,10 @@ class _WholeRun(Board):
         if ended is not None:
             self.endless.append(ended)
         if (add := change.issue.landing) is not None:
-            issue.landing = replace(issue.landing or LandingHistory(), branch=add.branch)
+            past = change.issue.retry_entry
+            ahead = ahead_text(past.ahead) if past is not None and add.awaits else ""
+            before = issue.landing or LandingHistory()
+            issue.landing = replace(before, branch=add.branch, ahead=ahead)
         issue.fate = _fate(change.issue)
 
     def _gate(self, record: rec.GateRan) -> None:

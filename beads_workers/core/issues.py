@@ -22,7 +22,7 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
-from beads_workers.core.landing import Add, Mend, landed_note, refusal_text
+from beads_workers.core.landing import Add, GatedAhead, Mend, landed_note, refusal_text
 from beads_workers.core.model import PRIORITY_DEFAULT, value
 from beads_workers.core.policy import quarantine_note, question_note
 from beads_workers.core.receipts import Receipt, close_reason
@@ -431,6 +431,8 @@ class Issues:
             # run quarantined.
             asked = quarantining and issue.standing not in OUT
             reopens = asked or (issue.pending is Action.REOPEN and settled.action != _REOPEN)
+            if not reopens and issue.retry_entry == _opened_again(issue):
+                issue.retry_entry = None
             self._returned(issue, Action.REOPEN if reopens else None)
         return change
 
@@ -497,6 +499,9 @@ class Issues:
             remembered = issue.is_done or waits or bool(counts and not asked)
             kept = replace(retry_entry, charged=charged, not_before=0.0, unprepared=0)
             issue.retry_entry = replace(kept, quarantined=waits) if remembered else None
+            if asked and issue.standing is Standing.ASKED:
+                # Whoever answers by a close wants it to go on as well.
+                issue.retry_entry = _opened_again(issue)
         if issue.standing in OUT and not waits and issue.state is not IssueState.QUARANTINING:
             issue.pending = Action.REOPEN
         if asked:
@@ -552,6 +557,17 @@ class Issues:
         if issue.state is IssueState.SHELVED:
             issue.standing = Standing.UNCLOSED
         return change
+
+    def _branch_gated(self, gated: rec.BranchGated, entry: Entry) -> Transition | None:
+        issue = self.known.get(gated.issue_id)
+        past = issue.retry_entry if issue is not None else None
+        if issue is None or past is None or past.landing is None:
+            return None
+        if past.landing.commit != gated.commit:
+            return None
+        ahead = GatedAhead(gated.issue_id, gated.commit, gated.verdict, gated.tip, gated.why)
+        issue.retry_entry = replace(past, ahead=ahead)
+        return Transition(issue, issue.state, issue.standing)
 
     def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition | None:
         receipt = found.receipt
@@ -666,6 +682,12 @@ class Issues:
             self.known.pop(issue.issue_id, None)
 
 
+def _opened_again(issue: Issue) -> rec.Checkpointed:
+    """Return a clean history of an issue that is opened even if it was closed."""
+    title = issue.retry_entry.title if issue.retry_entry else ""
+    return rec.Checkpointed(issue.issue_id, title=title, answered=True)
+
+
 def _shelved(issue: Issue) -> Standing:
     awaits = issue.landing is not None and issue.landing.awaits
     return Standing.AWAITS_APPROVAL if awaits else Standing.UNCLOSED
@@ -776,6 +798,7 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
         outcome=finished.outcome,
         mend=None,
         landing=add,
+        ahead=None,
         question="",
     )
 
@@ -867,6 +890,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.Refunded: Issues._refunded,
     rec.Answered: Issues._answered,
     rec.Vacated: Issues._vacated,
+    rec.BranchGated: Issues._branch_gated,
     rec.Approved: Issues._approved,
     rec.Checkpointed: Issues._checkpointed,
     rec.UsageFound: Issues._usage_found,

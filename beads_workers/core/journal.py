@@ -14,7 +14,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from beads_workers.core.framing import is_deep, strict_loads
-from beads_workers.core.landing import Add, Mend
+from beads_workers.core.landing import Add, GatedAhead, Mend
 from beads_workers.core.model import Arguments, value
 from beads_workers.core.money import Spend
 from beads_workers.core.night import NightSoFar
@@ -77,7 +77,8 @@ class Checkpointed(Record):
     asked of a person at ``asked_at`` (epoch seconds), until there is work again; with
     ``quarantined`` it waits for the answer. ``questions``: how many it has asked. ``answered``: a
     comment has answered it, so that it is opened even if it was closed. ``occupied``: who stands in
-    its worktree, for people.
+    its worktree, for people. ``ahead``: the gate's verdict on
+    ``landing``, if that awaits approval.
     """
 
     issue_id: str
@@ -107,6 +108,7 @@ class Checkpointed(Record):
     questions: int = 0
     answered: bool = False
     occupied: str = ""
+    ahead: GatedAhead | None = None
 
 
 @value
@@ -455,6 +457,17 @@ class Vacated(Record):
 
 
 @value
+class BranchGated(Record):
+    """The gate has a verdict on a branch that awaits approval; see ``landing.GatedAhead``."""
+
+    issue_id: str
+    commit: str
+    verdict: str
+    tip: str
+    why: str = ""
+
+
+@value
 class Approved(Record):
     """A person has approved the branch of the issue, at this commit: it may land."""
 
@@ -754,6 +767,7 @@ KINDS: dict[str, type[Record]] = {
     "retry_asked": RetryAsked,
     "answered": Answered,
     "vacated": Vacated,
+    "branch_gated": BranchGated,
     "approved": Approved,
     "refunded": Refunded,
     "source_trouble": SourceTrouble,
@@ -898,7 +912,9 @@ def _readers(record: type[Record]) -> dict[str, Reader]:
 
 
 _VALUES: Mapping[Any, Callable[[Reader], Reader]] = {
-    **dict.fromkeys(("Add | None", "Mend | None", "Receipt | None"), _value_or_none),
+    **dict.fromkeys(
+        ("Add | None", "GatedAhead | None", "Mend | None", "Receipt | None"), _value_or_none
+    ),
     "Arguments | None": lambda read: _arguments,
 }
 _READERS = {record: _readers(record) for record in _NAMES}

@@ -268,6 +268,8 @@ class Orchestrator:
         in_flight, reaction = outcome
         if reaction is IssueReaction.QUARANTINE:
             self._parts.landings.settled(in_flight.job.issue_id)
+        if reaction is IssueReaction.KEEP:
+            self._parts.landings.shelved(in_flight.job.issue_id)
         if reaction is IssueReaction.DELIVER:
             self._connections.handed_over(in_flight)
         elif settled.settlement.action is Action.HAND_OVER and reaction is not IssueReaction.RETRY:

@@ -171,6 +171,7 @@ class RecoveryState:
             _sorted(i.issue_id for i in self._all() if i.shelved),
             asked=_sorted(self.asked),
             answered=_sorted(i.issue_id for i in self._all() if i.is_answered),
+            awaiting=_sorted(i.issue_id for i in self._all() if i.landing and i.landing.awaits),
         )
         return [*unsettled_runs, last]
 

@@ -202,7 +202,7 @@ def of_snapshot(snapshot: Mapping[str, Any]) -> IssueBacklog:
     lists = (
         (snapshot["workers"], State.RUNNING, Cause.RUNNING),
         (snapshot["questions"], State.NEEDS_YOU, Cause.ASKED),
-        (landing.get("awaiting_approval", ()), State.NEEDS_YOU, Cause.AWAITS_APPROVAL),
+        (snapshot["approvals"], State.NEEDS_YOU, Cause.AWAITS_APPROVAL),
         (landing.get("waiting_to_land", ()), State.LANDING, Cause.WAITING_TO_LAND),
         (snapshot["quarantined"], State.QUARANTINED, Cause.QUARANTINED),
     )
@@ -240,8 +240,8 @@ def titles_of(snapshot: Mapping[str, Any]) -> dict[str, str]:
     """Return the titles of all issues in a snapshot (``status --json``)."""
     landing = snapshot["landing"] or {}
     lists = (
-        *(snapshot[name] for name in ("workers", "outcomes", "quarantined", "questions")),
-        *(landing.get(name, ()) for name in ("waiting_to_land", "awaiting_approval", "last")),
+        *(snapshot[n] for n in ("workers", "outcomes", "quarantined", "questions", "approvals")),
+        *(landing.get(name, ()) for name in ("waiting_to_land", "last")),
     )
     return {row["issue_id"]: row["title"] for rows in lists for row in rows if row["issue_id"]}
 

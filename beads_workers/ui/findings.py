@@ -284,6 +284,7 @@ def decisions(history: History) -> list[Decision]:
     for branch in branches(history):
         if branch.issue.fate is Fate.AWAITS_APPROVAL:
             text = f"{branch.landing.branch} {branch.diffstat}".strip()
+            text = "\n".join(filter(None, (text, branch.landing.ahead)))
             found.append(Decision(branch.issue, text, f"{COMMAND} diff {_quoted(branch.issue)}"))
     return found
 

@@ -377,8 +377,10 @@ def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:
     for row in shown.get("questions", ()):
         asked = printable(row["question"], 400)
         yield f"{printable(row['issue_id'])} asks: {asked}; beads-workers answer {row['issue_id']}"
-    for row in (shown.get("landing") or {}).get("awaiting_approval", ()):
-        stat = f" ({printable(row['diffstat'], 60)})" if row["diffstat"] else ""
+    for row in shown.get("approvals", ()):
+        gate = row["gate"]["text"] if row["gate"] else ""
+        said = "; ".join(printable(each, 60) for each in (row["diffstat"], gate) if each)
+        stat = f" ({said})" if said else ""
         yield (
             f"{printable(row['issue_id'])} awaits approval{stat}: beads-workers diff"
             f" {row['issue_id']}"

@@ -171,11 +171,10 @@ def id_columns(snapshot: viewer.Fields, width: int) -> int:
 
     They fit the longest id shown, in steps, so that lists do not jump.
     """
-    lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined", "questions")]
+    names = ("workers", "outcomes", "quarantined", "questions", "approvals")
+    lists = [snapshot[name] for name in names]
     if (shown := snapshot["landing"]) is not None:
-        lists += [
-            shown[name] for name in ("waiting_to_land", "awaiting_approval", "refused", "last")
-        ]
+        lists += [shown[name] for name in ("waiting_to_land", "refused", "last")]
     return id_room_of((row["issue_id"] or "" for rows in lists for row in rows), width)
 
 
@@ -626,8 +625,10 @@ def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
         yield row["question"], ""
         return
     verified = "verified" if row["verified"] else "not verified"
+    verified = row["gate"]["text"] if row["gate"] else verified
     yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}, {verified}", "strong"
     yield row["diffstat"], ""
+    yield row["message"], ""
     yield "v approves, V rejects, d shows the change", "muted"
 
 

@@ -126,7 +126,7 @@ _TO_LAND = ("landing", "shelving", "shelved")
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     """Return what this run does with the issue now, or has done."""
     if facts.standing == "awaits_approval":
-        text = "done, and its branch awaits approval"
+        text = f"done, and its branch awaits approval{f'; {facts.ahead}' if facts.ahead else ''}"
         remedy = f"'beads-workers diff {facts.issue_id}' shows it, 'approve' lets it land"
         return [Reason(Cause.AWAITS_APPROVAL, text, remedy)]
     if facts.in_flight in _TO_LAND:

@@ -353,8 +353,7 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
         case Part.ISSUES:
             rows = [*issue_rows(look.backlog, snapshot, look.issue_order)]
         case Part.DECISIONS:
-            landing = snapshot["landing"] or {"awaiting_approval": ()}
-            rows = [*snapshot["questions"], *landing["awaiting_approval"]]
+            rows = [*snapshot["questions"], *snapshot["approvals"]]
     if shown := STATES[part].get(look.states.get(part, "")):
         rows = [row for row in rows if shown(row)]
     if find := look.finds.get(PANES.get(part, Pane.FLEET), ""):
@@ -442,8 +441,7 @@ def _pinned(pin: Pin, view: AttemptView | None, snapshot: Fields) -> ShownAttemp
 def needing_you(snapshot: Fields) -> list[str]:
     """Return the issues that need a person, the most pressing first: those with questions, branches
     that await approval, quarantined issues."""
-    landing = snapshot["landing"] or {"awaiting_approval": ()}
-    rows = (*snapshot["questions"], *landing["awaiting_approval"], *snapshot["quarantined"])
+    rows = (*snapshot["questions"], *snapshot["approvals"], *snapshot["quarantined"])
     return [row["issue_id"] for row in rows]
 
 

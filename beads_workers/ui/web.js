@@ -349,12 +349,11 @@
   };
 
   const drawApprovals = () => {
-    const rows = shot.landing?.awaiting_approval ?? [];
-    drawCards(byId("awaiting"), rows, shot.queue.awaiting_approval, (row) => row.issue_id, (row) => {
+    drawCards(byId("awaiting"), shot.approvals, shot.queue.awaiting_approval, (row) => row.issue_id, (row) => {
       const box = words(row.issue_id, `Remarks on ${safe(row.issue_id)}`);
       const approve = el("button", "approve", "Approve");
       const reject = el("button", "reject", "Reject");
-      const card = el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title))), el("pre"), el("p", "dim"), el("div", "form", box, approve, reject));
+      const card = el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title))), el("pre"), el("pre", "said"), el("p", "dim"), el("div", "form", box, approve, reject));
       approve.addEventListener("click", () => {
         const { issue_id: issue, commit } = card.shown;
         ask("bw.approve", { commits: { [issue]: commit } }, `Land ${safe(issue)} at ${short(commit)}?`);
@@ -364,8 +363,11 @@
     }, (card, row) => {
       card.shown = row;
       set(card.querySelector("pre"), inLines(row.diffstat || "no figures of its changes"));
+      const said = card.querySelector(".said");
+      set(said, inLines(row.message));
+      said.hidden = !row.message;
       const by = row.agent ? ` by ${safe(row.agent)}` : "";
-      set(card.querySelector(".dim"), `${safe(row.branch)} at ${short(row.commit)}${by}, ${row.verified ? "verified" : "not verified"}`);
+      set(card.querySelector(".dim"), `${safe(row.branch)} at ${short(row.commit)}${by}, ${row.gate ? safe(row.gate.text) : row.verified ? "verified" : "not verified"}`);
     });
   };
   const short = (commit) => safe(commit).slice(0, 12);

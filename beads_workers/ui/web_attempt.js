@@ -78,7 +78,7 @@
 
   // What the snapshot has of the issue: if it changes, the server has something new.
   const saidOf = (issue) => JSON.stringify([fleet.state, shot.workers.filter((row) => row.issue_id === issue).map((row) => [row.worker_id, row.attempt]),
-    ...[shot.outcomes, shot.quarantined, shot.questions, shot.landing?.awaiting_approval ?? [], shot.landing?.waiting_to_land ?? [], shot.landing?.last ?? []]
+    ...[shot.outcomes, shot.quarantined, shot.questions, shot.approvals, shot.landing?.waiting_to_land ?? [], shot.landing?.last ?? []]
       .map((rows) => rows.filter((row) => row.issue_id === issue))]);
   const drawPanel = () => {
     if (open === null || !shot) return;
@@ -118,7 +118,7 @@
     release: ["Release", "danger", (issue) => ask("bw.release", { issue_ids: [issue] }, `Take ${safe(issue)} away from ${safe(open.worker)}? Its task is ended, and the issue is on hold until it is retried.`)],
     again: ["Try again", "", (issue) => tell("bw.retry", { issue_ids: [issue] })],
     approve: ["Approve", "", (issue) => {
-      const row = shot.landing?.awaiting_approval.find((each) => each.issue_id === issue);
+      const row = shot.approvals.find((each) => each.issue_id === issue);
       if (row) ask("bw.approve", { commits: { [issue]: row.commit } }, `Land ${safe(issue)} at ${short(row.commit)}?`);
     }],
     reply: ["Answer", "", (issue, box) => send(box, "bw.answer", issue, "Type the answer first.")],

@@ -109,6 +109,12 @@ class Shown:
         if topic not in self._topics:
             self.say(topic, value)
 
+    def forget(self) -> None:
+        """Forget the fleet: a viewer who comes now is told what is new, and nothing before it."""
+        with self._changed:
+            self._topics.pop("fleet", None)
+            self.snapshot = self._snapshots.newest = None
+
     def begin(self) -> None:
         """Begin another run: its attempts follow, and what is said once is said anew."""
         with self._changed:

@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -250,6 +251,17 @@ def test_a_pid_that_does_not_hold_the_file_is_not_ended(tmp_path: Path) -> None:
         assert not live_page.end(tmp_path, page) and bystander.poll() is None
         bystander.kill()
     os.close(lock)
+
+
+def test_whoever_looks_again_is_told_nothing_old(tmp_path: Path) -> None:
+    lock, shown = try_lock(tmp_path / "lock"), Shown()
+    assert lock is not None
+    shown.say("snapshot", {"state": "of an hour ago"})
+    feed = threading.Thread(target=PageFeed(tmp_path, shown, Lifetime(0.0, 0.0, 0.0)).run)
+    feed.start()
+    until(lambda: b"an hour ago" not in b"".join(islice(shown.follow(), 2)))
+    os.close(lock)
+    feed.join(20)
 
 
 def test_before_the_first_run_there_is_none(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_a_page_that_may_only_look_has_no_buttons_for_more(browser: Browser) -> 
     more = "#controls, #acts *, .again, .again-all, #retry-all, .form button, textarea"
     hidden = f"![...document.querySelectorAll('{more}')].some((e) => e.checkVisibility())"
     assert page.value(hidden)
-    assert page.value("document.querySelectorAll('.decisions pre').length") == 3
+    assert page.value("document.querySelectorAll('.decisions pre:not([hidden])').length") == 3
     first = full_house(2) | {"queue": dict.fromkeys(full_house()["queue"], 0)}
     first["source_calls"] |= {"now": "listing", "count": 0}
     served.tell(first)  # Nobody knows yet what is to do.
@@ -361,12 +361,12 @@ def test_a_half_typed_text_outlives_all_that_happens_meanwhile(
     page.type("it")
     assert page.value(f"document.activeElement === {box}")
     assert page.value(f"{box}.value") == "call it FOO", "neither focus nor place is lost"
-    happens([], "!document.getElementById('asking').checkVisibility()", landing=None)
+    happens([], "!document.getElementById('asking').checkVisibility()", landing=None, approvals=[])
     for commit in ("f" * 40, "e" * 40):
-        newer = full_house()["landing"]
-        newer["awaiting_approval"][0]["commit"] = commit
+        newer = full_house()["approvals"]
+        newer[0]["commit"] = commit
         seen = f"document.querySelector('#awaiting .dim')?.textContent.includes({commit[:12]!r})"
-        happens([first, second], seen, landing=newer)
+        happens([first, second], seen, approvals=newer)
     assert page.value(f"{box}.value") == "call it FOO", "its card was away for a moment"
     assert page.value(BOX.format("Remarks on a-1") + ".value") == "use eu"
     house.shown.say("fleet", {"state": "lost"})

@@ -10,6 +10,7 @@ from beads_workers.core.control import Control
 from beads_workers.core.events import BY_HAND, FleetRequest, Ticket
 from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
 from beads_workers.core.issues import Issue, Standing
+from beads_workers.core.landing import ahead_text
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.parts import Parts
 from beads_workers.core.requests import issue_ids
@@ -121,6 +122,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         gate_seconds=parts.landings.gate_seconds(issue),
         no_verdict=parts.landings.no_verdict(issue),
         by=_by(parts, issue),
+        ahead=ahead_text(issue.retry_entry.ahead) if issue.retry_entry else "",
     )
 
 
