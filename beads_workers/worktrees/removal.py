@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -538,13 +538,18 @@ def discard(records: Records, record: WorktreeRecord) -> None:
     _tidy(records, Survey(records, thorough=False, ended=record.run_id), [record])
 
 
-def tidy_run(state_directory: Path, run_id: str) -> None:
+def tidy_run(state_directory: Path, run_id: str, spared: Collection[WorktreeRecord] = ()) -> None:
     """Remove the worktrees without work of a run whose workers have all ended, and of earlier runs
-    as far as their work has landed."""
+    as far as their work has landed. ``spared``: stay, for the next run."""
     records = Records(state_directory)
     records.forget_taken()
     survey = Survey(records, thorough=False, ended=run_id)
-    over = [r for r in records.all() if r.run_id == run_id or survey.has_landed(r)]
+    rest = [record for record in records.all() if record not in spared]
+    over = [
+        record
+        for record in rest
+        if record.run_id == run_id or records.over_at(record) or survey.has_landed(record)
+    ]
     _tidy(records, survey, over)
 
 
