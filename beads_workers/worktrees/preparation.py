@@ -76,9 +76,9 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         raise making.CannotPrepare(str(error)) from None
     try:
         if freed is not None:
-            _hand_over(freed, records, record)
+            reuse.hand_over(freed, records, record)
         elif taken is None:
-            _check_out(record)
+            git(record.path, "reset", "--hard", "--quiet")
         if taken is None and (freed is None or freed.kept is None):
             _copy_files(settings, record)
         is_set_up = freed.kept is not None if freed else taken is not None and not taken.sets_up
@@ -91,6 +91,8 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         _write_place(settings, record, place_file)
         making.say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
         records.ready(record)
+    except GitError as error:
+        raise making.CannotPrepare(str(error)) from None
     finally:
         os.close(lock)
         # An unfinished worktree holds nobody's work; the log says what went wrong.
@@ -119,28 +121,12 @@ def _freed(asked: Preparation, records: Records, base: str) -> reuse.FreedWorktr
     return reuse.take(asked.worktrees, records, base, asked.run_id)
 
 
-def _hand_over(freed: reuse.FreedWorktree, records: Records, record: WorktreeRecord) -> None:
-    try:
-        reuse.hand_over(freed, records, record)
-    except GitError as error:
-        raise making.CannotPrepare(str(error)) from None
-
-
-def _check_out(record: WorktreeRecord) -> None:
-    try:
-        git(record.path, "reset", "--hard", "--quiet")
-    except GitError as error:
-        raise making.CannotPrepare(str(error)) from None
-
-
 def _copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
     folder = os.path.normpath(f"{record.path}/{settings.prefix}")
     try:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - no Path here
         for warning in making.copy_files(settings, record.path) if settings.copy else ():
             making.say(f"warning: {warning}")
-    except GitError as error:
-        raise making.CannotPrepare(str(error)) from None
     except OSError as error:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 

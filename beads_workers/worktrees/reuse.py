@@ -129,7 +129,7 @@ class FreedWorktree:
 
 
 @dataclass(slots=True)
-class Seen:
+class Contents:
     """What is in a folder: a row for each file or link, and for each folder; ``linked``: the files
     with several names, and the times at which they changed."""
 
@@ -138,9 +138,9 @@ class Seen:
     linked: dict[str, int] = field(default_factory=dict)
 
 
-def look(top: str, skipped: Collection[str] = ()) -> Seen:
+def look(top: str, skipped: Collection[str] = ()) -> Contents:
     """Return what is in a worktree, except its ``.git``; raises ``Odd`` and ``OSError``."""
-    seen, pending = Seen(), [""]
+    seen, pending = Contents(), [""]
     device = os.lstat(top).st_dev
     while pending:
         below = pending.pop()
@@ -493,7 +493,7 @@ class _Taking:
             raise Odd(f"git's own files differ: {some(sorted(changed), NAMES_SHOWN)}")
         return fresh
 
-    def _must_set_up(self, fresh: Fresh, seen: Seen) -> bool:
+    def _must_set_up(self, fresh: Fresh, seen: Contents) -> bool:
         """Return whether copies and set-up are to be made anew; raises ``Odd``."""
         for name, row in fresh.folders.items():
             if seen.folders.get(name, row) != row:
@@ -510,7 +510,7 @@ class _Taking:
             making.say(f"{why} has changed since set-up: it runs anew")
         return why != ""
 
-    def _changed_of_set_up(self, fresh: Fresh, seen: Seen) -> str:
+    def _changed_of_set_up(self, fresh: Fresh, seen: Contents) -> str:
         for name, row in fresh.made.items():
             if seen.files.get(name) != row:
                 return name
@@ -541,7 +541,7 @@ class _Taking:
         self.records.set_over(record, None)
         return replace(_free(record, run_id), base=self.base)
 
-    def _strip(self, fresh: Fresh, seen: Seen, *, sets_up: bool) -> Fresh | None:
+    def _strip(self, fresh: Fresh, seen: Contents, *, sets_up: bool) -> Fresh | None:
         """Remove every file that is not as it was, and the folders that are empty without it.
         Return what set-up made; None if that is gone, too."""
         path, stays = self.record.path, fresh.tracked if sets_up else fresh.tracked | fresh.made

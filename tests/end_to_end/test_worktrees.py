@@ -222,7 +222,7 @@ def test_attempts_begin_in_worktrees_that_were_made_while_others_worked(
     top = repository(embedded)
     embedded.create_many([{} for _ in range(3)])
     with (embedded.folder / "beads-workers.toml").open("a") as file:
-        file.write("\n[worktree]\npool = 1\nsetup = 'echo run >>setup.local'\n")
+        file.write("\n[worktree]\nreuse = false\npool = 1\nsetup = 'echo run >>setup.local'\n")
     (top / ".gitignore").write_text("*.local\n.beads-workers/\n")
     git(top, "commit", "--quiet", "--all", "-m", "begin")
     seen = embedded.folder.parent / "seen"
@@ -283,7 +283,7 @@ def test_several_agents_in_one_checkout_need_a_word(embedded: EmbeddedProject) -
     assert "git worktree of your own" in apart.stdout
 
 
-def test_what_has_landed_leaves_no_worktree_and_one_command_to_type(
+def test_what_has_landed_leaves_no_branch_and_one_command_to_type(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:
     top = repository(embedded)
@@ -297,9 +297,8 @@ def test_what_has_landed_leaves_no_worktree_and_one_command_to_type(
     assert "1 branch holds work that has not landed" in fleet.output
     assert f"to bring what landed to main: {command}" in fleet.output
     assert git(top, "branch", "--list", "bw/*").split() == ["+", "bw/bad/1"]
-    assert [record.branch for record in Records(embedded.folder / ".beads-workers").all()] == [
-        "bw/bad/1"
-    ]
+    left = Records(embedded.folder / ".beads-workers").all()
+    assert [record.branch for record in left] == ["", "bw/bad/1"], "one stays for the next run"
     assert f"next: {command}" in call(embedded, "status").stdout
     git(top, *command.split()[1:])
     assert "next:" not in call(embedded, "status").stdout
