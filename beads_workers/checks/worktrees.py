@@ -174,13 +174,11 @@ def of_another_place(worktrees: Worktrees) -> Check | None:
 
 
 def staying(worktrees: Worktrees) -> str:
-    """Return how many worktrees stay to be used again, after a comma; "" for none."""
+    """Return how many worktrees stay to be used again, for the end of a line; "" for none."""
     from beads_workers.worktrees.reuse import kept
 
     count = len(kept(worktrees))
-    return (
-        f"; {count} of an earlier run {'stays' if count == 1 else 'stay'} for it" if count else ""
-    )
+    return f"; {counted(count, 'worktree')} of earlier runs will be used again" if count else ""
 
 
 def crowd(work: Work, options: Options) -> Check | None:

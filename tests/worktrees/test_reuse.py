@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -389,14 +390,33 @@ def assert_nothing_is_mixed(world: World) -> None:
             assert there == record.branch
 
 
-@pytest.mark.share(4)
-def test_killed_at_any_of_100_moments_of_the_move_nothing_is_lost_or_mixed(world: World) -> None:
+def prepare_and_be_killed(world: World, issue_id: str, after_seconds: float) -> None:
+    """Run a PREPARE step that is killed with its git, at any time."""
+    if (child := os.fork()) == 0:
+        os.setpgid(0, 0)
+        try:
+            world.make(issue_id)
+        finally:
+            os._exit(0)
+    with suppress(PermissionError):  # It has ended, or has done this itself.
+        os.setpgid(child, child)
+    time.sleep(after_seconds)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.share(3)
+@pytest.mark.parametrize("part", range(4))
+def test_killed_at_any_of_100_moments_of_the_move_nothing_is_lost_or_mixed(
+    world: World, part: int
+) -> None:
     waits = world.make("waits", worker="W8")
     commit(waits.folder, "waits.py")
     (waits.folder / "draft.txt").write_text("draft\n")
     tips = dict[str, str]()
     moments = 0
-    for number in range(101):
+    for number in (0, *range(1 + part, 101, 4)):
         issue_id = f"i{number}"
         place = world.make(issue_id)
         tips[issue_id] = commit(place.folder, f"{issue_id}.py")
@@ -408,7 +428,10 @@ def test_killed_at_any_of_100_moments_of_the_move_nothing_is_lost_or_mixed(world
             assert counted is not None and moments > 100
             land(world, replace(place, record=counted))
             continue
-        prepare_and_die(world, f"k{number}", 1 + number * moments // 101)
+        if number % 8 < 4:
+            prepare_and_die(world, f"k{number}", 1 + number * moments // 101)
+        else:
+            prepare_and_be_killed(world, f"k{number}", number / 500)
         assert_nothing_is_mixed(world)
     for issue_id, tip in tips.items():
         assert git(world.top, "rev-parse", f"refs/bw/attempts/{issue_id}/1") == tip
