@@ -304,3 +304,33 @@ def test_what_has_landed_leaves_no_branch_and_one_command_to_type(
     assert "next:" not in call(embedded, "status").stdout
     assert {"one", "two"} <= set(git(top, "ls-files").split())
     fleet.leaves_nothing()
+
+
+def test_worktrees_of_landed_branches_are_used_again_and_stay_for_the_next_run(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    (top / ".gitignore").write_text(".beads-workers/\n*.local\n")
+    git(top, "commit", "--quiet", "--all", "-m", "ignore")
+    with (embedded.folder / "beads-workers.toml").open("a") as file:
+        file.write("\n[worktree]\nsetup = 'date +%N >setup.local'\n")
+    seen = embedded.folder.parent / "seen"
+    script = f'echo "$(basename $(pwd)) $(cat *.local)" >>"{seen}"; touch left.local; {COMMIT}'
+    work = ("-n", "1", "--worktree", "--until-empty", "--verify", "true", "--skip-base-check")
+    for issues in (("a", "b", "c", "d"), ("e",)):
+        embedded.create_many([{"id": issue, "title": issue} for issue in issues])
+        fleet = start(embedded, *work, "--", "sh", "-c", script)
+        assert fleet.wait() == 0, fleet.said()
+    rows = [line.split() for line in seen.read_text().splitlines()]
+    names = {name for name, _ in rows}
+    assert all(len(row) == 2 for row in rows), "one attempt sees what another has left"
+    assert len(rows) == 5 and len({made for _, made in rows}) == len(names) < 5
+    shown = json.loads(call(embedded, "branches", "--json").stdout)
+    (staying,) = shown["staying"]
+    assert shown["branches"] == [] and Path(staying).name in names
+    assert f"1 worktree for the next run: {Path(staying).name}" in call(embedded, "branches").stdout
+    assert "1 worktree of earlier runs" in call(embedded, "doctor", "--worktree").stdout
+    assert git(top, "branch", "--list", "bw/*") == ""
+    call(embedded, "clean")
+    assert not Path(staying).exists() and Records(fleet.state_directory).all() == []
+    fleet.leaves_nothing()
