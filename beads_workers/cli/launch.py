@@ -106,6 +106,8 @@ def _left_work(ended: dict[str, Any]) -> Iterator[str]:
     if count := ended.get("uncommitted_worktrees", 0):
         hold = "worktree holds" if count == 1 else "worktrees hold"
         yield f"{count} {hold} work that is not committed: beads-workers clean --dry-run"
+    for row in ended.get("kept_worktrees", [])[:SHOWN_MAX]:
+        yield f"worktree {printable(row['path'])} stays: {printable('; '.join(row['reasons']))}"
 
 
 def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
@@ -359,19 +361,23 @@ def _tell_events(
     return WatchResult(ended, interrupts.first if interrupts else None)
 
 
-def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> dict[str, int]:
+def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> dict[str, Any]:
     """Remove the run's worktrees without work; count the worktrees and branches with work."""
     from beads_workers.landing.left import succeeded
     from beads_workers.worktrees.removal import left_work, tidy_run
     from beads_workers.worktrees.reuse import keep
 
     state_directory = Path(worktrees.state_directory)
-    tidy_run(state_directory, run_id, keep(worktrees))
+    stayed = tidy_run(state_directory, run_id, keep(worktrees))
     left = left_work(state_directory, run_id)
     return {
         "unmerged_branches": len(left.branches),
         "failed_branches": len(left.branches) - len(succeeded(state_directory, left.branches)),
         "uncommitted_worktrees": len(left.worktrees),
+        "kept_worktrees": [
+            {"issue_id": each.issue_id, "path": each.path, "reasons": list(reasons)}
+            for each, reasons in stayed.items()
+        ],
     }
 
 

@@ -207,7 +207,8 @@ class History:
     ``exit_code`` and ``reason`` go with ``ended``. ``seconds``: how long the history is.
     ``settled``: nothing of it is pending, because a later start has seen to that. ``tracker_calls``
     and ``tracker_seconds``: what asking the tracker has cost. ``limits``: when agents' accounts
-    were closed. ``found``: usage that this run found of attempts of earlier runs, by request id.
+    were closed; ``waits``: for the time of ``--start-at``. ``found``: usage that this run found of
+    attempts of earlier runs, by request id.
     ``runs``: the runs of a night, the oldest first; empty for a single run.
     """
 
@@ -240,6 +241,7 @@ class History:
     argv: tuple[str, ...] = ()
     """Arguments that were typed after the program's name; empty if nobody knows."""
     limits: tuple[Interval, ...] = ()
+    waits: tuple[Interval, ...] = ()
     found: Mapping[str, Receipt] = field(default_factory=dict)
     night_id: str = ""
     """The run that began the night of this run."""
@@ -290,6 +292,8 @@ class _WholeRun(Board):
     outages: list[Interval] = field(default_factory=list)
     pause: Interval | None = None
     pauses: list[Interval] = field(default_factory=list)
+    wait: Interval | None = None
+    waits: list[Interval] = field(default_factory=list)
     closed: dict[tuple[str, str], Interval] = field(default_factory=dict)
     """Closed accounts, by account and model."""
     limits: list[Interval] = field(default_factory=list)
@@ -311,11 +315,16 @@ class _WholeRun(Board):
                 self.all_notes.append(Note(now, level, text))
             case rec.GateRan():
                 self._gate(entry.record)
-            case rec.RunChanged("paused" | "waiting", reason):
+            case rec.RunChanged("paused", reason):
                 self.pause = self.pause or Interval(now, None, reason)
-            case rec.RunChanged() if self.pause is not None:
-                self.pauses.append(replace(self.pause, ended=now))
-                self.pause = None
+                self._begins(now)
+            case rec.RunChanged("waiting", reason):
+                self.wait = self.wait or Interval(now, None, reason)
+            case rec.RunChanged():
+                if self.pause is not None:
+                    self.pauses.append(replace(self.pause, ended=now))
+                    self.pause = None
+                self._begins(now)
             case Resumed() as dropped:
                 self.dropped = dropped, now
             case rec.SourceTrouble() as failure:
@@ -333,6 +342,11 @@ class _WholeRun(Board):
                     self.limits.append(replace(closed, ended=now))
             case _:
                 self._lived(entry.record, now)
+
+    def _begins(self, now: float) -> None:
+        if self.wait is not None:
+            self.waits.append(replace(self.wait, ended=now))
+            self.wait = None
 
     def _lived(self, record: rec.Record, now: float) -> None:
         match record:
@@ -501,6 +515,7 @@ class _WholeRun(Board):
             dropped=self.dropped[0],
             dropped_seconds=self.dropped[1],
             argv=run.argv,
+            waits=(*self.waits, *([self.wait] if self.wait else [])),
             limits=tuple(sorted((*self.limits, *self.closed.values()), key=lambda i: i.began)),
             found=self.found,
             night_id=run.night_id,

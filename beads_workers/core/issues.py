@@ -39,6 +39,7 @@ class Standing(Key):
     ASKED = "waits for a person's answer"
     AWAITS_APPROVAL = "its branch lands once a person has approved it"
     ON_HOLD = "a person put it on hold"
+    OCCUPIED = "a person stands in its worktree"
     UNCLOSED = "its work is done; a close is pending"
 
 
@@ -294,7 +295,9 @@ class Issues:
             # A person opened a quarantined issue, and thereby gave it new attempts.
             # An issue that had asked goes on: whatever answers it, is among its comments.
             new = retry_entry.quarantined and not retry_entry.question
-            kept = replace(retry_entry, not_before=0.0, quarantined=False, answered=False)
+            kept = replace(
+                retry_entry, not_before=0.0, quarantined=False, answered=False, occupied=""
+            )
             issue.retry_entry = None if new else kept
         # Returned unstarted, it was never released; and an issue that was to be reopened is open.
         issue.pending = None
@@ -355,7 +358,7 @@ class Issues:
         if issue.standing is Standing.COOLING:
             issue.due = entry.elapsed + finished.delay_seconds
             if not finished.delay_seconds:
-                issue.standing = Standing.OPEN
+                issue.standing = Standing.OCCUPIED if finished.occupied else Standing.OPEN
         issue.pending = Action.ASK if issue.standing is Standing.ASKED else _WRITES[issue.state]
         issue.retry_entry = _entry_after(issue, finished, entry.at)
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
@@ -524,6 +527,21 @@ class Issues:
             issue.entries.append(entry)
         return change
 
+    def _vacated(self, vacated: rec.Vacated, entry: Entry) -> Transition | None:
+        issue = self.known.get(vacated.issue_id)
+        if issue is None or issue.standing is not Standing.OCCUPIED:
+            return None
+        change = Transition(issue, issue.state, issue.standing)
+        issue.standing = Standing.OPEN
+        if (past := issue.retry_entry) is not None:
+            has_past = past != rec.Checkpointed(past.issue_id, past.title, occupied=past.occupied)
+            issue.retry_entry = replace(past, occupied="") if has_past else None
+        if issue.state in _NOBODYS:
+            self._rest(issue)
+        else:
+            issue.entries.append(entry)
+        return change
+
     def _approved(self, approved: rec.Approved, entry: Entry) -> Transition | None:
         issue = self.known.get(approved.issue_id)
         past = issue.retry_entry if issue is not None else None
@@ -570,6 +588,8 @@ class Issues:
             # A clock that was set back makes no wait longer than it was.
             most = retry_entry.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
             issue.standing, issue.due = Standing.COOLING, entry.elapsed + min(left, most)
+        elif retry_entry.occupied:
+            issue.standing = Standing.OCCUPIED
         return change
 
     def _unsettled(self, unsettled: Unsettled, entry: Entry) -> Transition:
@@ -664,6 +684,9 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         return _entry_to_land(issue, finished, at)
     quarantined, delay = finished.verdict in (_QUARANTINED, _ASKED), finished.delay_seconds
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
+    if finished.occupied:
+        # Nothing was begun: everything else that is known still holds.
+        return replace(before, title=issue.title, occupied=finished.error)
     if finished.receipt is None and before.counted and before.counted == finished.request_id:
         return before  # A checkpoint repeats it before the end whose cost it has.
     receipt = finished.receipt or before.receipt
@@ -843,6 +866,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.RetryAsked: Issues._retry_asked,
     rec.Refunded: Issues._refunded,
     rec.Answered: Issues._answered,
+    rec.Vacated: Issues._vacated,
     rec.Approved: Issues._approved,
     rec.Checkpointed: Issues._checkpointed,
     rec.UsageFound: Issues._usage_found,

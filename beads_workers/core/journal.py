@@ -76,7 +76,8 @@ class Checkpointed(Record):
     until there is work again. ``unprepared``: see ``Finished``. ``question``: the last that it
     asked of a person at ``asked_at`` (epoch seconds), until there is work again; with
     ``quarantined`` it waits for the answer. ``questions``: how many it has asked. ``answered``: a
-    comment has answered it, so that it is opened even if it was closed.
+    comment has answered it, so that it is opened even if it was closed. ``occupied``: who stands in
+    its worktree, for people.
     """
 
     issue_id: str
@@ -105,6 +106,7 @@ class Checkpointed(Record):
     asked_at: float = 0.0
     questions: int = 0
     answered: bool = False
+    occupied: str = ""
 
 
 @value
@@ -318,6 +320,7 @@ class Finished(Record):
     of an agent; ``agent``: see ``Started``. ``reached``: its last PROGRESS, for people.
     ``unprepared``: attempts in a row without a worktree, for the reason in ``error``.
     ``questions``: asked so far. ``awaits``: with ``land``, a person approves it first.
+    ``occupied``: the worktree in which a person stands, so that nothing was begun.
     """
 
     issue_id: str
@@ -340,6 +343,7 @@ class Finished(Record):
     unprepared: int = 0
     questions: int = 0
     awaits: bool = False
+    occupied: str = ""
 
 
 @value
@@ -441,6 +445,13 @@ class Answered(Record):
 
     issue_id: str
     commented: bool = False
+
+
+@value
+class Vacated(Record):
+    """Nobody stands in the issue's worktree any more: it may be taken."""
+
+    issue_id: str
 
 
 @value
@@ -742,6 +753,7 @@ KINDS: dict[str, type[Record]] = {
     "on_hold": PutOnHold,
     "retry_asked": RetryAsked,
     "answered": Answered,
+    "vacated": Vacated,
     "approved": Approved,
     "refunded": Refunded,
     "source_trouble": SourceTrouble,

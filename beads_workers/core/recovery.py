@@ -214,7 +214,8 @@ class RecoveryState:
                 retry_entry = issue.retry_entry or Checkpointed(issue.issue_id)
                 retry_entries.append(replace(retry_entry, claimed_by=self._owner(issue)))
             elif issue.retry_entry:
-                retry_entries.append(issue.retry_entry)
+                # The next run finds out by itself who stands in a worktree.
+                retry_entries.append(replace(issue.retry_entry, occupied=""))
         return retry_entries
 
     def _all(self) -> Iterable[Issue]:

@@ -80,6 +80,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
             for issue_id, (attempts, error) in islice(quarantined.items(), QUARANTINED_MAX)
         ],
         "questions": [question_row(issue) for issue in board.questions[:QUARANTINED_MAX]],
+        "occupied": list(islice(_occupied(board), QUARANTINED_MAX)),
         "discovered": list(board.listed.discovered),
         "held_elsewhere": [
             {"issue_id": issue_id, "actor": actor}
@@ -137,6 +138,13 @@ def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> d
         "unclosed": board.unclosed_count,
         "waiting_to_land": board.waiting_to_land_count,
     }
+
+
+def _occupied(board: snapshot.Board) -> Iterator[dict[str, str]]:
+    """Yield the issues in whose worktrees a person stands, and who that is."""
+    for issue in board.issues.standing(Standing.OCCUPIED):
+        who = issue.retry_entry.occupied if issue.retry_entry else ""
+        yield {"issue_id": issue.issue_id, "who": who}
 
 
 def question_row(issue: Issue) -> dict[str, Any]:
@@ -410,6 +418,8 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
             f"{issue.issue_id} awaits approval: {printable(stat or issue.title, ASKED_WIDTH)}",
             f"diff {issue.issue_id}; approve {issue.issue_id}",
         )
+    for row in _occupied(board):
+        yield f"{row['issue_id']} waits: {printable(row['who'], ASKED_WIDTH)}", LEAVE
     if board.state == "paused":
         # The reason first: if there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
@@ -436,6 +446,7 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
         )
 
 
+LEAVE = "leave that folder, and it goes on"
 ASKED_WIDTH = 160
 """Columns of a question among what needs a person; ``answer`` and ``status`` show it whole."""
 

@@ -196,6 +196,8 @@ def _finished(finished: rec.Finished) -> str:
         return f"{head} asks     {issue}: {error}; 'answer {issue}' answers"
     if finished.verdict == "quarantined":
         return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
+    if finished.occupied:
+        return f"{head} waits    {issue}: {error}; leave that folder, and it goes on"
     if finished.outcome == "cancelled":
         return f"{head} returned {issue}: {error or 'cancelled'}"
     if finished.verdict == "hand_back":
@@ -295,6 +297,8 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     refused = shown["landing"]["refused"] if shown["landing"] else []
     refused_ids = {row["issue_id"] for row in refused}
     yield from to_decide(shown)
+    for row in shown.get("occupied", ()):
+        yield f"{printable(row['issue_id'])} waits: {printable(row['who'], 120)}; leave that folder"
     for row in shown["quarantined"]:
         if row["issue_id"] in refused_ids:
             continue

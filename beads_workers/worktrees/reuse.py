@@ -38,7 +38,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -358,7 +358,14 @@ def keep(settings: Worktrees) -> list[WorktreeRecord]:
     """Take the worktrees that stay for the next run from their issues, and delete their branches;
     return their records."""
     records = Records(Path(settings.state_directory))
-    return [_of_nobody(records, record) for record in kept(settings)]
+    found = [record for record in kept(settings) if not _is_occupied(record.path)]
+    return [_of_nobody(records, record) for record in found]
+
+
+def _is_occupied(folder: str) -> bool:
+    from beads_workers.runtime.occupants import standing  # The first attempts take none.
+
+    return bool(standing(folder))
 
 
 def _may_stay(record: WorktreeRecord) -> bool:
@@ -461,7 +468,7 @@ class _Taking:
         except Kept:
             self.records.set_over(self.record, None)
             raise
-        if is_occupied(path):
+        if _is_occupied(path):
             raise Kept("a process is in it")
         fresh = self._as_noted(directory)
         seen = look(path)
@@ -596,16 +603,3 @@ def hand_over(freed: FreedWorktree, records: Records, record: WorktreeRecord) ->
     git(record.path, *asked, record.base)
     # ``git checkout -`` would lead to the branch of another issue.
     shutil.rmtree(freed.directory / "logs", ignore_errors=True)
-
-
-def is_occupied(folder: str) -> bool:
-    """Return whether a process has its working directory in this folder."""
-    root = os.path.realpath(folder)
-    return any(place == root or place.startswith(f"{root}/") for place in _working_directories())
-
-
-def _working_directories() -> Iterator[str]:
-    for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
-            with suppress(OSError):
-                yield os.readlink(f"/proc/{name}/cwd")  # noqa: PTH115

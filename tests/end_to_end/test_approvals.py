@@ -13,6 +13,7 @@ import pytest
 from tests.support.agent_projects import AgentProject
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome, git
+from tests.support.worktrees import person
 
 pytestmark = pytest.mark.daily(2)
 
@@ -129,3 +130,26 @@ def test_the_command_that_opens_the_session_is_printed(start: Any, project: Agen
     (end,) = fleet.journal("finished")
     assert printed.strip().endswith(f"&& claude --resume {end['receipt']['session']}")
     assert Path(printed.split()[1]).is_dir()
+
+
+def test_a_session_that_runs_is_not_opened_and_one_that_a_person_has_open_is_not_resumed(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS)
+    issue_id = awaiting(fleet)["issue_id"]
+    idle = fleet.call("session", issue_id)
+    assert not idle.stderr
+    worktree = Path(idle.stdout.split()[1])
+    with person(worktree) as who:
+        assert fleet.call("reject", issue_id, "use euros").returncode == 0
+        until(lambda: f"you stand in its worktree ({who})" in fleet.call("why", issue_id).stdout)
+        assert len(fleet.journal("finished")) == 2
+    until(lambda: any(row["issue_id"] == issue_id for row in fleet.status()["workers"]))
+    opened = fleet.call("session", issue_id, "--open")
+    assert opened.returncode != 0 and "runs now" in opened.stderr
+    printed = fleet.call("session", issue_id)
+    assert "note: " in printed.stderr and printed.stdout == idle.stdout
+    until(lambda: awaiting(fleet) and fleet.call("diff", issue_id).stdout.count("+euros"))
+    first, waited, second = fleet.journal("finished")
+    assert (waited["outcome"], waited.get("charged", 0)) == ("cancelled", 0)
+    assert first["receipt"]["session"] == second["receipt"]["session"]

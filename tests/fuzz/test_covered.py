@@ -22,6 +22,7 @@ EXEMPT = {
     "checks/verify.py": "files of the user's project; what cannot be read proposes nothing",
     "core/assignment.py": "what our own worker hands to our own program",
     "attempts/hook.py": "the call of a tool as claude tells it; what it is not, is let pass",
+    "attempts/ask_hook.py": "the same of a question; what it is not, is not decided",
     "ui/agents.py": "one time of ours in a snapshot; anything else is shown as it is",
     "runtime/attempt_channel.py": "what our own program answers; its receipt is 'receipts', fuzzed",
     "chaos/landed.py": "what its own gates have written",

@@ -144,7 +144,8 @@ class Night:
 
 
 def issue(number: int) -> dict[str, Any]:
-    """Every eighth asks, every eighth waits for approval, of which half is rejected once.
+    """Every eighth asks, every eighth waits for approval, of which half is rejected once. Who asks
+    and may be claude asks by its tool.
 
     A kill may come between a call of the model and its tool, which the stub takes for done: its
     check tells the agent so."""
@@ -159,8 +160,9 @@ def issue(number: int) -> dict[str, Any]:
     text = f"FOO-{number}" if number in ASKS else "work"
     script = f"[[stub: {work(text)}]]"
     if number in ASKS:
+        by_tool, by_words = 'question "Which?" FOO BAR', 'say "Outcome: question: FOO or BAR?"'
         script = (
-            f'[[stub: {amounts}; say "Outcome: question: FOO or BAR?"]]'
+            f"[[stub: {amounts}; {by_words if number % 3 else by_tool}]]"
             f' [[stub when "call it {text}": {work(text)}]]'
             f' [[stub when "Nobody answered": {work("none")}]]'
         )

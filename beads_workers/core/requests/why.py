@@ -113,7 +113,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         attempt=issue.attempt.started.attempt if issue.attempt else issue.charged + 1,
         charged=issue.charged,
         again_seconds=_from(parts, issue.due) if standing is Standing.COOLING else None,
-        error=issue.error[:ERROR_CHARS_MAX],
+        error=_error(issue)[:ERROR_CHARS_MAX],
         pending=pending.settlement.action.value if pending else "",
         pending_tries=pending.tries if pending else 0,
         parked=issue_id in parts.agents.waiting(),
@@ -122,6 +122,12 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         no_verdict=parts.landings.no_verdict(issue),
         by=_by(parts, issue),
     )
+
+
+def _error(issue: Issue) -> str:
+    if issue.standing is Standing.OCCUPIED and issue.retry_entry is not None:
+        return issue.retry_entry.occupied
+    return issue.error
 
 
 def _by(parts: Parts, issue: Issue) -> str:
