@@ -26,6 +26,7 @@ from beads_workers.worktrees.git import (
     objects,
     row_format,
     rows,
+    unlock,
 )
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING, landed_commits, still_landed
 from beads_workers.worktrees.ledger import LandedCommit
@@ -725,6 +726,7 @@ def _remove_branch(worktree: Worktree) -> None:
     record, tip = worktree.record, worktree.tip
     if worktree.found.superseded:
         git(record.common, "update-ref", _kept_at(record.issue_id, record.attempt), tip)
+    unlock(record.common, f"refs/heads/{record.branch}")
     # With the commit that we checked: a branch that has moved since is not deleted.
     git(record.common, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
 

@@ -51,7 +51,7 @@ from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.runtime.beside import POOL
 from beads_workers.worktrees import making, programs, removal
-from beads_workers.worktrees.git import GitError, git, is_object, names, pairs, unlock
+from beads_workers.worktrees.git import GitError, git, is_object, names, pairs, unlock, unlock_all
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING
 from beads_workers.worktrees.records import (
     REFS_FILE,
@@ -540,11 +540,13 @@ class _Taking:
         record = self.record
         self.records.unready(record)
         if record.branch and tip_of(record):
+            unlock(record.common, f"refs/heads/{record.branch}")
             try:
                 git(record.common, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
-            except GitError:
+            except GitError as error:  # A killed git may have left a lock: it is old next time.
                 self.records.ready(record)
-                raise
+                unlock_all(record.common)
+                raise Kept(str(error)) from None
         self.records.set_over(record, None)
         return replace(_free(record, run_id), base=self.base)
 
