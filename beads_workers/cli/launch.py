@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,6 +33,7 @@ from beads_workers.ui.agents import account, spent
 from beads_workers.ui.lines import (
     FLAGS_WIDTH,
     SILENT,
+    by_cause,
     held_elsewhere,
     line,
     start_again,
@@ -70,11 +72,8 @@ def summary(ended: dict[str, Any]) -> list[str]:
     if landed is not None:
         lines += landing.at_the_end(landed)
     refused = {row["issue_id"] for row in landed["refused"]} if landed is not None else set()
-    for row in [row for row in quarantined if row["issue_id"] not in refused][:SHOWN_MAX]:
-        error = printable(row["error"], 120)
-        lines.append(
-            f"  {printable(row['issue_id'])}: {counted(row['attempts'], 'attempt')}: {error}"
-        )
+    if others := [row for row in quarantined if row["issue_id"] not in refused]:
+        lines += [f"  {text}" for text in islice(by_cause(others), SHOWN_MAX)]
     if found := ended.get("discovered"):
         take = "take it" if len(found) == 1 else "take them"
         lines.append(

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 SHOWN = "shown.json"
 """File of the state directory: the commit of each issue that ``diff`` showed last."""
-LINE_WIDTH = 2000
 
 Issue = Annotated[
     str,
@@ -70,8 +69,10 @@ def diff(
         fields = {"issue_id": issue, "commit": commit, "base": record.base, "branch": record.branch}
         print(json_line(fields | {"diff": text}))
         return
+    from beads_workers.worktrees.diffs import diff_line
+
     head = f"{printable(issue)}: {printable(record.branch)} at {commit[:SHA_CHARS]}"
-    _page("\n".join([head, "", *(_line(each) for each in text.split("\n"))]))
+    _page("\n".join([head, "", *(diff_line(each) for each in text.split("\n"))]))
 
 
 def _record(directory: Path, issue: str) -> WorktreeRecord:
@@ -88,6 +89,7 @@ def _record(directory: Path, issue: str) -> WorktreeRecord:
 
 def _changes(record: WorktreeRecord, *, stat: bool) -> tuple[str, str]:
     """Return the newest commit of the branch, and its diff to the commit that it began with."""
+    from beads_workers.worktrees.diffs import SAFE
     from beads_workers.worktrees.git import GitError, git
 
     how = ["--stat"] if stat else ["--stat", "--patch"]
@@ -98,14 +100,6 @@ def _changes(record: WorktreeRecord, *, stat: bool) -> tuple[str, str]:
     except GitError as error:
         raise CommandError(f"git cannot show {printable(record.branch)}: {error}") from None
     return commit, text
-
-
-SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short")
-"""Options of ``git diff`` with which no program that the branch names is run."""
-
-
-def _line(text: str) -> str:
-    return printable(text.replace("\t", "        "), LINE_WIDTH)
 
 
 def _page(text: str) -> None:

@@ -56,7 +56,8 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     rate = _rate_per_minute(board, elapsed)
     prefetched = board.prefetched()
     ready = sum(board.listed.by_priority) + board.unsent + prefetched
-    running, retrying, quarantined = board.running - prefetched, board.retrying, board.quarantined
+    running, retrying = board.running - prefetched, board.retrying
+    quarantined = board.issues.standing(Standing.QUARANTINED)
     left = ready + running + len(retrying) + board.listed.blocked
     accounts = board.agents.accounts(ready, board.began_at + elapsed)
     return {
@@ -75,10 +76,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
         "workers_peak": board.workers_peak,
         "queue": _queue(board, elapsed, ready, running),
-        "quarantined": [
-            {"issue_id": issue_id, "attempts": attempts, "error": error[:ERROR_CHARS_MAX]}
-            for issue_id, (attempts, error) in islice(quarantined.items(), QUARANTINED_MAX)
-        ],
+        "quarantined": [_quarantined(issue) for issue in quarantined[:QUARANTINED_MAX]],
         "questions": [question_row(issue) for issue in board.questions[:QUARANTINED_MAX]],
         "occupied": list(islice(_occupied(board), QUARANTINED_MAX)),
         "discovered": list(board.listed.discovered),
@@ -145,6 +143,15 @@ def _occupied(board: snapshot.Board) -> Iterator[dict[str, str]]:
     for issue in board.issues.standing(Standing.OCCUPIED):
         who = issue.retry_entry.occupied if issue.retry_entry else ""
         yield {"issue_id": issue.issue_id, "who": who}
+
+
+def _quarantined(issue: Issue) -> dict[str, Any]:
+    return {
+        "issue_id": issue.issue_id,
+        "title": issue.title[:TITLE_CHARS_MAX],
+        "attempts": issue.charged,
+        "error": issue.error[:ERROR_CHARS_MAX],
+    }
 
 
 def question_row(issue: Issue) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from beads_workers.core.budget import read_budget
+from beads_workers.core.causes import cause_of
 from beads_workers.core.history import (
     FAILURES,
     RUNNING,
@@ -157,29 +157,12 @@ def _session(attempt: Attempt) -> tuple[str, str] | None:
     return (attempt.issue_id, session) if session else None
 
 
-_VARYING = re.compile(
-    r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"
-    r"|\b0x[0-9a-f]+\b"
-    r"|\b(?=[a-f]*[0-9])[0-9a-f]{7,64}\b"
-    r"|\d+(?:[.:,]\d+)*",
-    re.IGNORECASE,
-)
-"""Varying parts of errors of the same kind: identifiers, addresses, hashes, numbers."""
-
-
-def reason(error: str, issue_id: str = "") -> str:
-    """Return an error without the details of one attempt: equal for errors of the same kind."""
-    if issue_id:
-        error = error.replace(issue_id, "#")
-    return " ".join(_VARYING.sub("#", error).split())
-
-
 def failures(history: History) -> list[Failure]:
     """Return failed attempts by reason, with asked-for retries, the most frequent first."""
     groups: dict[tuple[str, str], list[Attempt]] = {}
     for attempt in history.attempts:
         if attempt.outcome in FAILURES or attempt.outcome == "retry":
-            key = (attempt.outcome, reason(attempt.error, attempt.issue_id))
+            key = (attempt.outcome, cause_of(attempt.error, attempt.issue_id))
             groups.setdefault(key, []).append(attempt)
     found = [_failure(outcome, text, group) for (outcome, text), group in groups.items()]
     return sorted(found, key=lambda f: (-f.attempts, -f.seconds, f.reason))

@@ -104,6 +104,7 @@ ADDED: dict[str, tuple[str, ...]] = {
     "Outcome": ("occupied",),
     "Policy": ("questions_max",),
     "Receipt": ("question", "call"),
+    "RetryAskedFor": ("cause",),
     "RunStarted": ("approves",),
     "RoundTrip": ("listen", "remarks"),
     "RoundTripEnded": ("conversations", "remarks"),
