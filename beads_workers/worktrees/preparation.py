@@ -63,7 +63,11 @@ def prepare(asked: Preparation) -> None:
 def _leave(asked: Preparation, records: Records, last: WorktreeRecord) -> None:
     """Let go of the worktree of this worker's last task."""
     if asked.worktrees.reuse:
-        if records.over_at(last) or reuse.tip_of(last) not in ("", last.base):
+        try:
+            tip = reuse.tip_of(last)
+        except GitError:
+            return  # The end of the run looks again.
+        if records.over_at(last) or tip not in ("", last.base):
             return  # It is used again, or its work lands first, or waits for somebody.
         if not asked.may_continue:
             # No further attempt goes on in it.
