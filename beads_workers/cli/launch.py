@@ -364,9 +364,10 @@ def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> dict[str, Any]:
     """Remove the run's worktrees without work; count the worktrees and branches with work."""
     from beads_workers.landing.left import succeeded
     from beads_workers.worktrees.removal import left_work, tidy_run
+    from beads_workers.worktrees.reuse import keep
 
     state_directory = Path(worktrees.state_directory)
-    stayed = tidy_run(state_directory, run_id)
+    stayed = tidy_run(state_directory, run_id, keep(worktrees))
     left = left_work(state_directory, run_id)
     return {
         "unmerged_branches": len(left.branches),

@@ -277,6 +277,7 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
         "run_id": settings.run_id,
         "place_file": files.place_file(settings.run_directory, settings.worker_id),
         "continues": settings.work.continues and bool(_agent_fields(task).get("earlier")),
+        "may_continue": settings.work.continues and bool(settings.work.agents),
         "lands": settings.work.lands,
     }
     return json.dumps(fields)

@@ -59,7 +59,7 @@ from beads_workers.landing.sees.again import LookBeforeTrains
 from beads_workers.landing.train import Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
-from beads_workers.worktrees import git
+from beads_workers.worktrees import git, reuse
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.records import Records
@@ -255,12 +255,19 @@ class Lander:
         landed = self._repository.landed_as(add, self._tip)
         if landed is not None:
             of = (add.issue_id, add.attempt, landed.commit)
-            self.say(messages.Landed(*of, landed.verified, landed.train))
+            self._landed(add, messages.Landed(*of, landed.verified, landed.train))
         elif contained:
-            self.say(messages.Landed(add.issue_id, add.attempt, add.commit, contained=True))
+            of = (add.issue_id, add.attempt, add.commit)
+            self._landed(add, messages.Landed(*of, contained=True))
         else:
             return False
         return True
+
+    def _landed(self, add: Add, news: messages.Landed) -> None:
+        """Report that the branch has landed, and that nobody needs its worktree any more."""
+        self.say(news)
+        with suppress(git.GitError, OSError):  # Then it is not used again, but removed.
+            reuse.landed(self.settings.worktrees, add)
 
     def _go_on(self) -> None:
         self._stuck_until = self._look_at = self._fetch_at = 0.0
@@ -740,7 +747,8 @@ class Lander:
             passenger = self._passengers.pop(key)
             if isinstance(passenger, Add):
                 of = (passenger.issue_id, passenger.attempt, commit)
-                self.say(messages.Landed(*of, verified, issues if verified else ()))
+                together = issues if verified else ()
+                self._landed(passenger, messages.Landed(*of, verified, together))
         self.say(messages.Tip(self._tip, self.settings.landing.branch, bool(verified) or None))
         self.queue.advanced(place)
         self._again_seconds, self._remote_seconds = AGAIN_SECONDS[0], REMOTE_SECONDS[0]
@@ -766,7 +774,7 @@ class Lander:
         elif isinstance(passenger, Add):
             del self._passengers[key]
             of = (passenger.issue_id, passenger.attempt, self._tip)
-            self.say(messages.Landed(*of, contained=True))
+            self._landed(passenger, messages.Landed(*of, contained=True))
 
     def _show(self, key: str, verdict: GateVerdict, why: str) -> None:
         """Report the verdict on a branch that awaits approval; it is added again once it may

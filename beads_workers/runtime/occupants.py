@@ -33,13 +33,17 @@ class Occupant:
 def occupants(folder: str, state_directory: Path) -> list[Occupant]:
     """Return the processes of people in this folder or below it, the oldest first; this process is
     none of them."""
-    root = os.path.realpath(folder)
-    found = [pid for pid in _pids() if _is_in(pid, root)]
     return [
         Occupant(pid, _name(pid))
-        for pid in sorted(found, key=_started)
+        for pid in sorted(standing(folder), key=_started)
         if not within_attempt.is_within(state_directory, pid)
     ]
+
+
+def standing(folder: str) -> list[int]:
+    """Return the processes in this folder or below it, whether of people or of an attempt."""
+    root = os.path.realpath(folder)
+    return [pid for pid in _pids() if _is_in(pid, root)]
 
 
 def staying(folder: str, state_directory: Path) -> list[Occupant]:

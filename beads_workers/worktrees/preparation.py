@@ -7,12 +7,13 @@ import json
 import os
 import sys
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from beads_workers.core.model import OCCUPIED
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import making, pool, programs, removal
+from beads_workers.worktrees import making, pool, programs, removal, reuse
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
@@ -46,7 +47,7 @@ def prepare(asked: Preparation) -> None:
     occupied = _occupied(asked.issue_id, records)
     goes_on = not occupied and asked.continues and _go_on(asked, records, place_file)
     if last is not None and (record := records.find(last)) is not None:
-        removal.tidy(records, [record])
+        _leave(asked, records, record)
     if occupied:
         raise occupied
     if goes_on:
@@ -59,29 +60,55 @@ def prepare(asked: Preparation) -> None:
             pool.wake(records)  # From now on others work.
 
 
+def _leave(asked: Preparation, records: Records, last: WorktreeRecord) -> None:
+    """Let go of the worktree of this worker's last task."""
+    if asked.worktrees.reuse:
+        try:
+            tip = reuse.tip_of(last)
+        except GitError:
+            return  # The end of the run looks again.
+        if records.over_at(last) or tip not in ("", last.base):
+            return  # It is used again, or its work lands first, or waits for somebody.
+        if not asked.may_continue:
+            # No further attempt goes on in it.
+            records.set_over(last, last.base)
+            return
+    removal.tidy(records, [last])
+
+
 def _make(asked: Preparation, records: Records, place_file: Path) -> None:
     settings = asked.worktrees
     try:
         base = making.base_of(settings)
-        taken = pool.take(settings, records, base) if settings.pool else None
+        freed = _freed(asked, records, base)
+        taken = pool.take(settings, records, base) if settings.pool and freed is None else None
         with making.alone(settings.common):
-            record, lock = _begin(asked, records, base, taken)
-            if taken is None:
+            record, lock = _begin(asked, records, base, freed or taken)
+            if freed is None and taken is None:
                 records.mark(record, making.add_worktree(settings, record), settings)
-            else:
+            elif taken is not None:
                 pool.hand_over(taken, records, record)
     except GitError as error:
         raise making.CannotPrepare(str(error)) from None
     try:
-        if taken is None:
-            _fill(settings, record)
-        if settings.setup is not None and (taken is None or taken.sets_up):
+        if freed is not None:
+            reuse.hand_over(freed, records, record)
+        elif taken is None:
+            git(record.path, "reset", "--hard", "--quiet")
+        if taken is None and (freed is None or freed.kept is None):
+            _copy_files(settings, record)
+        is_set_up = freed.kept is not None if freed else taken is not None and not taken.sets_up
+        if settings.setup is not None and not is_set_up:
             _run_set_up(settings, record)
+        if settings.reuse:
+            reuse.note(settings, record, freed.kept if freed else None)
         if asked.lands:
             keep_refs(record.path)
         _write_place(settings, record, place_file)
         making.say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
         records.ready(record)
+    except GitError as error:
+        raise making.CannotPrepare(str(error)) from None
     finally:
         os.close(lock)
         # An unfinished worktree holds nobody's work; the log says what went wrong.
@@ -103,15 +130,19 @@ def keep_refs(folder: str) -> None:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
 
-def _fill(settings: Worktrees, record: WorktreeRecord) -> None:
+def _freed(asked: Preparation, records: Records, base: str) -> reuse.FreedWorktree | None:
+    if not asked.worktrees.reuse:
+        return None
+    reuse.settle(records)
+    return reuse.take(asked.worktrees, records, base, asked.run_id)
+
+
+def _copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
     folder = os.path.normpath(f"{record.path}/{settings.prefix}")
     try:
-        git(record.path, "reset", "--hard", "--quiet")
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - no Path here
-        for warning in making.copy_files(settings, record.path):
+        for warning in making.copy_files(settings, record.path) if settings.copy else ():
             making.say(f"warning: {warning}")
-    except GitError as error:
-        raise making.CannotPrepare(str(error)) from None
     except OSError as error:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
@@ -159,6 +190,7 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
                 os.close(held)
         finally:
             os.close(lock)
+        records.set_over(taken, None)
         unlock_worktree(taken.path)
         making.say(f"worktree {taken.path}, branch {taken.branch}: the work goes on")
         return True
@@ -172,7 +204,10 @@ def _write_place(settings: Worktrees, record: WorktreeRecord, place_file: Path) 
 
 
 def _begin(
-    asked: Preparation, records: Records, base: str, taken: pool.TakenWorktree | None
+    asked: Preparation,
+    records: Records,
+    base: str,
+    taken: pool.TakenWorktree | reuse.FreedWorktree | None,
 ) -> tuple[WorktreeRecord, int]:
     settings = asked.worktrees
     for number in range(1, NAMES_MAX):
@@ -191,7 +226,7 @@ def _begin(
             token=taken.record.token if taken else new_token(),
         )
         if taken is None:
-            record = replace(record, path=f"{settings.folder}/{record.name}")
+            record = replace(record, path=_new_path(settings, records, record.name))
         if (left := records.find(record.name)) is not None:
             if left.issue_id != record.issue_id or left.attempt != record.attempt:
                 continue
@@ -200,6 +235,15 @@ def _begin(
         if not known and (taken or not os.path.lexists(record.path)) and _is_free(settings, record):
             return record, records.begin(record)
     raise making.CannotPrepare(f"attempt {asked.attempt} has left {NAMES_MAX} worktrees")
+
+
+def _new_path(settings: Worktrees, records: Records, name: str) -> str:
+    """Return the path of a new worktree. One that may be used again has no issue in its name."""
+    if not settings.reuse:
+        return f"{settings.folder}/{name}"
+    known = {record.path for record in records.all()}
+    paths = (f"{settings.folder}/w{number}" for number in count(1))
+    return next(path for path in paths if path not in known and not os.path.lexists(path))
 
 
 def _is_free(settings: Worktrees, record: WorktreeRecord) -> bool:

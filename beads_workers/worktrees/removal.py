@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +26,7 @@ from beads_workers.worktrees.git import (
     objects,
     row_format,
     rows,
+    unlock,
 )
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING, landed_commits, still_landed
 from beads_workers.worktrees.ledger import LandedCommit
@@ -547,13 +548,21 @@ def discard(records: Records, record: WorktreeRecord) -> None:
     _tidy(records, Survey(records, thorough=False, ended=record.run_id), [record])
 
 
-def tidy_run(state_directory: Path, run_id: str) -> dict[WorktreeRecord, tuple[str, ...]]:
+def tidy_run(
+    state_directory: Path, run_id: str, spared: Collection[WorktreeRecord] = ()
+) -> dict[WorktreeRecord, tuple[str, ...]]:
     """Remove the worktrees without work of a run whose workers have all ended, and of earlier runs
-    as far as their work has landed. Return those that stay all the same, with the reasons."""
+    as far as their work has landed. Return those that stay all the same, with the reasons.
+    ``spared``: stay, for the next run."""
     records = Records(state_directory)
     records.forget_taken()
     survey = Survey(records, thorough=False, ended=run_id)
-    over = [r for r in records.all() if r.run_id == run_id or survey.has_landed(r)]
+    rest = [record for record in records.all() if record not in spared]
+    over = [
+        record
+        for record in rest
+        if record.run_id == run_id or records.over_at(record) or survey.has_landed(record)
+    ]
     return _tidy(records, survey, over)
 
 
@@ -717,6 +726,7 @@ def _remove_branch(worktree: Worktree) -> None:
     record, tip = worktree.record, worktree.tip
     if worktree.found.superseded:
         git(record.common, "update-ref", _kept_at(record.issue_id, record.attempt), tip)
+    unlock(record.common, f"refs/heads/{record.branch}")
     # With the commit that we checked: a branch that has moved since is not deleted.
     git(record.common, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
 

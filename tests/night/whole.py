@@ -15,6 +15,7 @@ from typing import Any
 
 from beads_workers.core.history import FAILURES
 from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.worktrees.records import Records
 from tests.night.figures import Row, Rows
 from tests.night.ground import ground, wait_until
 from tests.night.money import SETTINGS
@@ -316,7 +317,9 @@ def _leaves_nothing(night: Night, rows: Rows) -> None:
     rows.none("locks held", alive + locked, len(place.fleets))
     shown = git(place.project.folder, "worktree", "list", "--porcelain")
     left = [line for line in shown.splitlines() if line.startswith("worktree ")][1:]
-    # Those of the gates stay for the next one.
+    # Those of the gates stay for the next one, and so do those that are used again.
+    again = {f"worktree {r.path}" for r in Records(directory.root).all() if not r.issue_id}
     rows.none(
-        "worktrees left beside the gates'", [line for line in left if "/bw-gate-" not in line]
+        "worktrees left beside the gates' and those for the next run",
+        [line for line in left if "/bw-gate-" not in line and line not in again],
     )
