@@ -116,13 +116,27 @@ def _answered(night: Night, rows: Rows) -> None:
     rows.none("issues opened twice for one answer", [i for i, n in opened.items() if n > 1])
     sessions = {r["issue_id"]: _session(r) for r in questions}
     ended = {r["issue_id"]: _session(r) for r in ends if r["outcome"] == "success"}
-    anew = [f"{i}: {s}, not {ended.get(i)}" for i, s in sessions.items() if ended.get(i) != s]
+    others = {i: s for i, s in sessions.items() if ended.get(i) != s}
+    anew = [f"{i}: {s}, not {ended.get(i)}" for i, s in others.items() if not _was_shut(night, i)]
     rows.none("answers that another session was given", anew, len(asked))
+    rows.count(
+        "by the other agent, as the account of the one that asked was closed",
+        len(others) - len(anew),
+    )
     waits = sorted(_waits(night))
     shown = f"{waits[len(waits) // 2]:.1f}; {waits[-1]:.1f}" if waits else "none"
     rows.count(f"seconds to the next attempt, {len(waits)} without a kill: median; most", shown)
     if len(waits) >= SAMPLES:
         rows.at_most("the median of them", waits[len(waits) // 2], RESUMES, " s")
+
+
+def _was_shut(night: Night, issue_id: str) -> bool:
+    """Whether the account of the agent that had asked was closed before the issue's last attempt."""
+    of_issue = [r for r in night.place.journal("finished", "started") if r["issue_id"] == issue_id]
+    asked = next(r for r in of_issue if r.get("outcome") == "question")
+    began = max(r["t"] for r in of_issue if r["e"] == "started")
+    closed = [r["t"] for r in night.place.journal("account_closed") if r["agent"] == asked["agent"]]
+    return any(asked["t"] < at < began for at in closed)
 
 
 RESUMES = 5.0
