@@ -131,7 +131,7 @@ def _answered(night: Night, rows: Rows) -> None:
 
 
 def _was_shut(night: Night, issue_id: str) -> bool:
-    """Whether the account of the agent that had asked was closed before the issue's last attempt."""
+    """Whether the account of the agent that asked was closed before the last attempt began."""
     of_issue = [r for r in night.place.journal("finished", "started") if r["issue_id"] == issue_id]
     asked = next(r for r in of_issue if r.get("outcome") == "question")
     began = max(r["t"] for r in of_issue if r["e"] == "started")
