@@ -266,8 +266,9 @@ _dumps = json.JSONEncoder().encode
 """Created once: ``json.dumps`` examines its options at every call."""
 
 
-def preparation(task: Task, settings: WorkerSettings) -> str:
-    """Return the input of a PREPARE step, as JSON: ``worktrees.asked.Preparation``."""
+def preparation(task: Task, settings: WorkerSettings, *, delivers: bool = False) -> str:
+    """Return the input of a PREPARE step, as JSON: ``worktrees.asked.Preparation``. ``delivers``: a
+    DELIVER step asks what the command changed; an agent's attempt looks itself as it begins."""
     assert settings.work.worktrees is not None
     fields = {
         "worktrees": to_plain(settings.work.worktrees),
@@ -277,7 +278,7 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
         "run_id": settings.run_id,
         "place_file": files.place_file(settings.run_directory, settings.worker_id),
         "continues": settings.work.continues and bool(_agent_fields(task).get("earlier")),
-        "lands": settings.work.lands,
+        "lands": delivers,
     }
     return json.dumps(fields)
 
@@ -441,11 +442,13 @@ def _script_plan(script: Script, task: Task, settings: WorkerSettings) -> Plan |
 
 def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
     added, place, steps = run.environment, _place(settings), [run]
+    delivers = settings.work.lands and not run.is_attempt
     if settings.work.worktrees is not None:
         # -P: modules in the project's folder are never imported.
         prepare = (sys.executable, "-P", "-m", PREPARE_MODULE)
-        steps.insert(0, Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
-    if settings.work.lands and not run.is_attempt:
+        asked = preparation(task, settings, delivers=delivers)
+        steps.insert(0, Step(StepKind.PREPARE, prepare, added, asked))
+    if delivers:
         # The gate verifies it, on the tree that is to land.
         deliver = (sys.executable, "-P", "-m", DELIVER_MODULE)
         stdin = preparation(task, settings)
