@@ -15,7 +15,7 @@ from beads_workers.core.plain import to_plain
 from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind, plain
 from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
-from beads_workers.core.settings import Agent, WorkerSettings
+from beads_workers.core.settings import Agent, Work, WorkerSettings
 from beads_workers.core.traces import variables
 from beads_workers.core.wire import CLAIMS_ORCHESTRATOR, CLAIMS_WORKER, Task
 from beads_workers.executors import files
@@ -168,6 +168,17 @@ DELIVER_MODULE = "beads_workers.attempts.deliver"
 
 REPORT_MODULE = "beads_workers.worktrees.report"
 """Module that reports the result of the work in a worktree; its stdin is that of PREPARE."""
+
+
+def step_modules(work: Work) -> list[str]:
+    """Return the modules of the steps that nearly every task of a fleet runs."""
+    if work.worktrees is None:
+        return []
+    adapters = any(agent.adapter for agent in (work.agent, *work.agents) if agent is not None)
+    if work.command is None and adapters:
+        return [PREPARE_MODULE, ATTEMPT_MODULE]
+    return [PREPARE_MODULE, DELIVER_MODULE if work.lands else REPORT_MODULE]
+
 
 NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet has none"
 
