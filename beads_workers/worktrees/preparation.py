@@ -15,6 +15,7 @@ from beads_workers.worktrees import making, pool, programs, removal
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
+from beads_workers.worktrees.turns import turn
 
 # Its output goes to the attempt's log, and the last line of a failure is the error that people see.
 # It fails for reasons that are not the issue's: the worker asks for a free retry. Source:
@@ -94,7 +95,8 @@ def keep_refs(folder: str) -> None:
 def _fill(settings: Worktrees, record: WorktreeRecord) -> None:
     folder = os.path.normpath(f"{record.path}/{settings.prefix}")
     try:
-        git(record.path, "reset", "--hard", "--quiet")
+        with turn(record.common):
+            git(record.path, "reset", "--hard", "--quiet")
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - no Path here
         for warning in making.copy_files(settings, record.path):
             making.say(f"warning: {warning}")
