@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from beads_workers.agents.planted import OBEYED, WATCHED
-from beads_workers.attempts.conflicts import left_marks, unmerged
+from beads_workers.agents.planted import OBEYED, WATCHED, is_watched
+from beads_workers.attempts.conflicts import left_marks, tracked_changes, unmerged
 from beads_workers.attempts.git_calls import Git, Misplaced
 from beads_workers.attempts.litter import is_litter, of_agents
 from beads_workers.attempts.nested import (
@@ -401,9 +401,15 @@ class Workplace:
 
     def diffstat(self) -> str:
         """Return the size of the change in git's words: ``2 files changed, 10 insertions(+)``."""
+        return self._changed()[0]
+
+    def _changed(self) -> tuple[str, list[str]]:
+        """Return the size of the change, and the names of all files in it, from the top; raises
+        ``GitError``."""
         if self.base is None:
-            return ""
-        return self._git("diff", "--shortstat", self.base).strip()
+            return "", []
+        *rows, size = self._git("diff", "--raw", "--shortstat", "-z", self.base).split("\0")
+        return size.strip(), [row for row in rows if not row.startswith(":")]
 
     def diff(self) -> str:
         """Return the reviewer's diff: everything since the base, committed or not."""
@@ -428,14 +434,16 @@ class Workplace:
             base=self.base,
             head=seen.commit if self.own else "",
             commits=self._commits(seen.commit)[-limits.RECEIPT_ITEMS_MAX :],
-            diffstat=self.diffstat(),
+            diffstat=(size := self._changed())[0],
             tree=self._state_of(seen.commit)[1],
-            flags=(*receipt.flags, *self.moved(), *self._obeyed(), *self._programs()),
+            flags=(*receipt.flags, *self.moved(), *self._obeyed(size[1]), *self._programs()),
         )
 
-    def _obeyed(self) -> list[str]:
-        """Return a line on changed files that others obey or run once they are merged; raises
-        ``GitError``."""
+    def _obeyed(self, files: Sequence[str]) -> list[str]:
+        """Return a line on those of the changed files that others obey or run once they are merged;
+        raises ``GitError``."""
+        if not any(map(is_watched, files)):
+            return []
         found = git.names(self._git("diff", "--name-only", "-z", str(self.base), "--", *WATCHED))
         return [f"{OBEYED}: {some(found)}"] if found else []
 
@@ -558,8 +566,16 @@ class Workplace:
             raise CannotCommit(f"{under_way} is under way in the worktree")
         # A merge ends with the commit, once no conflict is left.
         of = (self._git_directory(), self.base or tip, tip)
-        if standing := left_marks(self.folder, self._at_top, *of):
+        if standing := left_marks(self.folder, self._at_top, *of, self._uncommitted(tip)):
             raise CannotCommit(f"conflicts stand in {', '.join(standing[:FILES_NAMED])}")
+
+    def _uncommitted(self, tip: str) -> list[str] | None:
+        """Return the files that are tracked and differ from ``base``, from the top; None if only a
+        comparison can tell: there are commits."""
+        if tip != self.base:
+            return None
+        self._status()
+        return tracked_changes(self._seen) if self._seen is not None else None
 
     def _operation(self, except_for: Sequence[str] = ("BISECT_LOG",)) -> str:
         directory = self._git_directory()

@@ -10,13 +10,10 @@ attempt, finds it. No program that it starts gets that descriptor.
 
 from __future__ import annotations
 
-import gc
-import importlib
 import io
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
@@ -33,6 +30,9 @@ _loaded: set[str] = set()
 
 def load(modules: Iterable[str]) -> None:
     """Load these modules, for forks of this process: call in the zygote."""
+    import gc  # No worker needs these.
+    import importlib
+
     for name in modules:
         importlib.import_module(name)
         _loaded.add(name)
@@ -82,6 +82,8 @@ def _be_program(
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
         # It must never run on as a second worker.
+        import traceback  # Few need it.
+
         traceback.print_exc()
     finally:
         with suppress(Exception):
