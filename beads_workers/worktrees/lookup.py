@@ -22,9 +22,13 @@ from beads_workers.worktrees.git import (
     GitNoAnswer,
     argv,
     bound,
+    complaint,
     environment,
     is_object,
 )
+
+ERROR_BYTES_MAX = 4096
+"""Bytes read of what git complains about as it ends."""
 
 _UNKNOWN = (" missing", " ambiguous")
 """Ends of git's answers for a name that means nothing, or several objects."""
@@ -38,6 +42,7 @@ class Lookup:
         self._folder, self._places, self._seconds = folder, places, seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
+        self._errors = -1
         self._end: weakref.finalize[..., Lookup] | None = None
 
     def find(self, name: str, kind: str) -> str | None:
@@ -69,6 +74,9 @@ class Lookup:
                 self.close()
                 if not tries_left:
                     raise
+            except BaseException:  # An answer that nobody has read would be taken for the next one.
+                self.close()
+                raise
             time.sleep(TRY_AGAIN_SECONDS)
         raise AssertionError("the last try returns or raises")
 
@@ -79,7 +87,8 @@ class Lookup:
         try:
             os.write(process.stdin.fileno(), os.fsencode(f"{asked}\n"))
         except OSError as error:
-            raise GitNoAnswer(f"git cat-file: {error.strerror}") from None
+            why = self._complaint() or f"git cat-file: {error.strerror}"
+            raise GitNoAnswer(why) from None
         found, until = b"", time.monotonic() + bound(self._seconds)
         ready = select.poll()
         ready.register(process.stdout, select.POLLIN)
@@ -88,15 +97,22 @@ class Lookup:
                 raise GitHangs(f"git cat-file took longer than {bound(self._seconds):g} seconds")
             data = os.read(process.stdout.fileno(), 1 << 16)
             if not data:
-                raise GitNoAnswer("git cat-file has ended")
+                raise GitNoAnswer(self._complaint() or "git cat-file has ended")
             found += data
         return os.fsdecode(found[:-1])
+
+    def _complaint(self) -> str:
+        return complaint(os.pread(self._errors, ERROR_BYTES_MAX, 0))
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._owner == os.getpid():
             return self._process
-        # After a fork the pipe would be shared with the process that forked this one.
-        self.close()
+        if self._process is not None and self._end is not None:
+            # After a fork the pipes would be shared with the process that forked this one. They are
+            # not closed here: their numbers may be those of other files by now.
+            self._end.detach()
+            _LEFT.append(self._process)
+        errors = os.memfd_create("errors", os.MFD_CLOEXEC)
         try:
             process = subprocess.Popen(
                 argv(("cat-file", "--batch-check=%(objectname)")),
@@ -104,24 +120,30 @@ class Lookup:
                 env=environment() | dict(self._places),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=errors,
                 bufsize=0,
             )
         except OSError as error:
+            os.close(errors)
             raise GitNoAnswer(f"git: {error.strerror} ({error.filename})") from None
-        self._process, self._owner = process, os.getpid()
-        self._end = weakref.finalize(self, _ended, process, os.getpid())
+        self._process, self._owner, self._errors = process, os.getpid(), errors
+        self._end = weakref.finalize(self, _ended, process, errors, os.getpid())
         return process
 
 
-def _ended(process: subprocess.Popen[bytes], owner: int) -> None:
+_LEFT: list[subprocess.Popen[bytes]] = []
+"""Processes of the process that forked this one."""
+
+
+def _ended(process: subprocess.Popen[bytes], errors: int, owner: int) -> None:
     """Close the pipes, and see the end of a git of ours: it may hang."""
+    if owner != os.getpid():
+        return
+    with suppress(OSError):
+        os.close(errors)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with suppress(OSError):
                 pipe.close()
-    if owner == os.getpid():
-        process.kill()
-        process.wait()
-    else:
-        process.returncode = 0  # Not a child of this process.
+    process.kill()
+    process.wait()

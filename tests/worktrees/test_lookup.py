@@ -78,8 +78,34 @@ def test_a_git_that_hangs_is_given_up(lookup: Lookup, monkeypatch: pytest.Monkey
 
 def test_a_repository_that_is_gone_gives_no_answer(tmp_path: Path) -> None:
     nowhere = Lookup(str(tmp_path), {"GIT_DIR": str(tmp_path / "gone")}, 5.0)
-    with pytest.raises(GitNoAnswer):
+    with pytest.raises(GitNoAnswer, match="not a git repository"):
         nowhere.find("HEAD", "commit")
+
+
+def test_an_answer_that_an_interruption_left_unread_is_nobody_elses(
+    top: Path, lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (commit(top, "cart.py", f"total = {n}\n") for n in range(2))
+    lookup.find("HEAD", "commit")
+
+    def interrupted(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupted)
+    really_write = os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        written = really_write(descriptor, data)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return written
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(KeyboardInterrupt):
+        lookup.find(first, "commit")
+    monkeypatch.undo()
+    signal.signal(signal.SIGUSR1, before)
+    assert lookup.find(second, "commit") == second
+    lookup.close()
 
 
 def test_a_forked_process_has_a_git_of_its_own(lookup: Lookup) -> None:
