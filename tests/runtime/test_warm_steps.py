@@ -58,7 +58,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def started(module: str, tmp_path: Path, *, warm: bool, **variables: str) -> tuple[int, Any, str]:
     """The exit status of the step, what it said, and its log. ``warm``: it is forked."""
     argv = [*warm_steps.OURS, module]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "LC_ALL": "C.UTF-8"} | variables
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    environment |= variables
     files = [tmp_path / name for name in ("in", "out", "log")]
     files[0].write_text("line\nü\n")
     flags = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_CREAT)
