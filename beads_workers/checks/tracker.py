@@ -84,6 +84,7 @@ def _listed(fleet: FleetSettings, lead: str, wrong: Callable[[SourceError], Chec
         source.close()
     more = "+" if taken.more else ""
     counts = f"{len(taken.listed)}{more} ready, {taken.blocked or 0} blocked"
+    counts += _filed(taken.discovered)
     return [
         ok("tracker", f"{lead}{printable(description)}; one read took {_took(seconds)}"),
         ok("issues", counts + _filtered(fleet)),
@@ -148,6 +149,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
     if seconds > SLOW_SECONDS:
         shown = warn("tracker", text, f"cd {shlex.quote(str(place.parent))} && bd doctor")
     ready = f"{len(listing.rows)}{'+' if listing.more else ''} ready{_counts(bd)}"
+    ready += _filed(listing.held)
     return [
         shown,
         *_known_faults(abilities.version, place),
@@ -265,6 +267,11 @@ def _name_of(pid: int) -> str:
     except OSError:
         return "gone by now"
     return printable(b" ".join(words[:2]).decode("utf-8", "replace").strip(), 60)
+
+
+def _filed(discovered: Sequence[str]) -> str:
+    """Return how many issues would be ready, if agents had not filed them."""
+    return f", {len(discovered)} filed by agents, which wait for you" if discovered else ""
 
 
 def _filtered(fleet: FleetSettings) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
-from beads_workers.cli.client import ControlClient
+from beads_workers.cli.client import ControlClient, try_to_connect
 from beads_workers.ui.viewer import Faster
 
 Message = dict[str, Any]
@@ -40,29 +41,71 @@ class Feed(Protocol):
         """Return the seconds of the run since the last snapshot."""
 
 
-class FleetFeed:
-    """Messages of a running fleet."""
+AGAIN_SECONDS = 0.25
+"""Interval of looks for the next fleet while one is restarted."""
 
-    def __init__(self, client: ControlClient) -> None:
+
+class FleetFeed:
+    """Messages of a running fleet, and of the next one if it is restarted.
+
+    ``directory``: the run directory; None: the feed ends with the fleet.
+    """
+
+    def __init__(self, client: ControlClient, directory: Path | None = None) -> None:
         self._client = client
+        self._directory = directory
+        self._run_id = ""
+        self._again_at: float | None = None
+        """When to look for the next fleet; None while there is one."""
         self._at = time.monotonic()
         self.ended = False
         client.send("bw.watch")
 
     def sockets(self) -> list[ControlClient]:
         """See ``Feed``."""
-        return [] if self.ended else [self._client]
+        return [] if self.ended or self._again_at is not None else [self._client]
 
     def deadline(self) -> float | None:
         """See ``Feed``: a fleet sends without being asked."""
-        return None
+        return None if self.ended else self._again_at
 
     def take(self) -> list[Message]:
         """See ``Feed``."""
-        messages, self.ended = self._client.receive()
-        if any("snapshot" in message for message in messages):
-            self._at = time.monotonic()
+        if self._again_at is not None:
+            self._look_again()
+            return []
+        messages, over = self._client.receive()
+        for message in messages:
+            if "snapshot" in message:
+                self._at = time.monotonic()
+                self._run_id = message["snapshot"]["run_id"] or ""
+        if over and self._is_restarted():
+            self._again_at = time.monotonic() + AGAIN_SECONDS
+            return [*messages, {"text": "the fleet is restarted; this view goes on with the next"}]
+        self.ended = over
         return messages
+
+    def _is_restarted(self) -> bool:
+        from beads_workers.runtime.endings import is_restarted
+
+        if self._directory is None or not self._run_id:
+            return False
+        return is_restarted(self._directory / "runs" / self._run_id)
+
+    def _look_again(self) -> None:
+        """Connect to the next fleet once it is there; end if nobody starts one any more."""
+        assert self._directory is not None and self._again_at is not None, "it is restarted"
+        if time.monotonic() < self._again_at:
+            return
+        # First this: a restart that ends just now has started its fleet before.
+        goes_on = self._is_restarted()
+        if (client := try_to_connect(self._directory)) is not None:
+            self._client, self._again_at = client, None
+            client.send("bw.watch")
+        elif goes_on:
+            self._again_at = time.monotonic() + AGAIN_SECONDS
+        else:
+            self._again_at, self.ended = None, True
 
     def ask(self, control: str, fields: Mapping[str, Any]) -> None:
         """See ``Feed``."""

@@ -15,23 +15,29 @@ from beads_workers.runtime.night import runs_of_night
 from beads_workers.runtime.run_directory import RunDirectory
 
 
-def read_night(directory: RunDirectory, run_id: str, since: str | None = None) -> History:
-    """Return the history of the night of this run, or of all runs ``since`` then."""
+def read_night(
+    directory: RunDirectory, run_id: str, since: str | None = None, about: str = ""
+) -> History:
+    """Return the history of the night of this run, or of all runs ``since`` then.
+
+    ``about``: as in ``read_run``.
+    """
     if since is not None:
         return night(_since(directory, since))
-    return night([read_run(directory, each) for each in runs_of_night(directory, run_id)])
+    return night([read_run(directory, each, about) for each in runs_of_night(directory, run_id)])
 
 
-def read_run(directory: RunDirectory, run_id: str) -> History:
+def read_run(directory: RunDirectory, run_id: str, about: str = "") -> History:
     """Return the history of a run, also while it runs; raise ``CommandError`` without one.
 
-    What later runs found out about it is not in it.
+    What later runs found out about it is not in it. ``about``: only this issue and its attempts
+    are wanted; of all else there is only a part.
     """
     info = directory.read_info()
     # The lock before the journal: a run that lives now may still write, but not the reverse.
     alive = info is not None and info.run_id == run_id and directory.is_locked()
     history = fold(
-        read_journal(directory.run(run_id) / "journal.jsonl"),
+        read_journal(directory.run(run_id) / "journal.jsonl", about),
         alive=alive,
         now=time.time(),
         settled=directory.is_settled(run_id),

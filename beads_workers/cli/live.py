@@ -12,12 +12,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from beads_workers.cli.attempts import AttemptReader, Beside, save
+from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
-from beads_workers.cli.log_tail import LogTail, WorktreeDiff
+from beads_workers.cli.log_tail import LogTail, WorktreeDiff, Wrapping
 from beads_workers.cli.person import signed
 from beads_workers.core.text import printable
 from beads_workers.ui import bindings, theme, viewer
+from beads_workers.ui.attempt import about
 from beads_workers.ui.dashboard import draw, page_rows, shows_log
+from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 
 # Input: snapshots and keys. Output: frames and requests. The dashboard is a client like any other:
@@ -32,6 +36,9 @@ MESSAGE_SECONDS = 5.0
 """Time for which an answer of the fleet is shown, unless a key is pressed."""
 END_SECONDS = 1.0
 """Time for which the last frame of a run is shown before the summary."""
+
+READ_SECONDS = 600.0
+"""Time after the last key for which an open attempt is shown although the run has ended."""
 
 Caption = Callable[[Mapping[str, Any], float], str]
 """(snapshot, its age in seconds) -> caption of this moment, in one line."""
@@ -79,6 +86,13 @@ class _Live:
         self._feed = feed
         self._run_folder = run_folder
         self._logs = LogTail(run_folder, changes=WorktreeDiff())
+        self._attempts = AttemptReader(run_folder, replay=role is viewer.Role.REPLAY)
+        self._backlog = BacklogWatch(run_folder("-").parent.parent)
+        self._wrapping = Wrapping()
+        self._saving: Beside[str] = Beside()
+        self._saves = 0
+        """Number of texts that a person had saved so far."""
+        self._awaits_save = False
         self._caption = caption
         self._theme = theme.named(os.environ)
         self._renderer = viewer.Renderer()
@@ -93,6 +107,9 @@ class _Live:
         """Time of the next frame; every event can bring it forward."""
         self._drawn_at = 0.0
         self._said_at = 0.0
+        self._key_at = 0.0
+        """Time of the last key."""
+        self._told_end = False
 
     def run(self) -> DashboardResult:
         while self._seen is None:
@@ -109,13 +126,17 @@ class _Live:
         return self._draw_at if due is None else min(self._draw_at, due)
 
     def _draw(self, now: float) -> None:
-        following = self._look.pane is viewer.Pane.LOG
+        following = self._look.in_attempt or self._look.pane is viewer.Pane.ISSUES
         self._draw_at = now + (FRAME_SECONDS if following else TICK_SECONDS)
         if self._snapshot is None:
             return
+        self._say_saved()
         columns, rows = self._terminal.size
         if shows_log(self._look, columns, rows):
-            self._look = replace(self._look, log=self._log(self._snapshot))
+            self._read(self._snapshot, columns)
+        if self._look.pane is viewer.Pane.ISSUES and self._look.role is not viewer.Role.REPLAY:
+            known = self._backlog.of(self._snapshot)
+            self._look = replace(self._look, backlog=known, now=time.time())
         if self._look.message and now >= self._said_at + MESSAGE_SECONDS:
             self._look = replace(self._look, message="")
         if self._caption is not None:
@@ -127,9 +148,36 @@ class _Live:
         # Measured from the end of drawing: slow frames still leave a pause.
         self._drawn_at = time.monotonic()
 
-    def _log(self, snapshot: Message) -> viewer.ShownLog:
+    def _read(self, snapshot: Message, columns: int) -> None:
+        """Read the text that is shown, as far as it is known without waiting."""
+        look = self._look
+        if look.in_attempt and look.opened is not None:
+            view = self._attempts.view(look.opened, snapshot)
+            look = replace(look, view=view, opened=view.pin)
+        log = self._section(look, snapshot, columns)
+        if look.in_attempt and look.wrap and look.pane is not viewer.Pane.ABOUT:
+            log = self._wrapping.of(log, text_columns(look, columns))
+        self._look = viewer.placed(look, log)
+
+    def _section(self, look: viewer.Look, snapshot: Message, columns: int) -> viewer.ShownLog:
+        view = look.view
+        if look.in_attempt and look.opened is not None and not look.opened.number:
+            log = viewer.ShownLog("no attempt of it is known (yet)")
+        else:
+            log = self._log(look, snapshot)
+        if view is None or look.pane not in viewer.ATTEMPT or look.pane is viewer.Pane.LOG:
+            return log
+        if look.pane is viewer.Pane.DIFF:
+            lines = self._attempts.diff(view, snapshot)
+            return viewer.ShownLog("git is asked ...", lines or ())
+        why = self._attempts.why(view.pin.issue_id, snapshot)
+        sections = about(view, why if why is not None else ["the tracker is asked ..."])
+        return viewer.ShownLog("", list(sentences(sections, text_columns(look, columns))))
+
+    def _log(self, look: viewer.Look, snapshot: Message) -> viewer.ShownLog:
         try:
-            return self._logs.read(self._look, snapshot)
+            # Of an open attempt in each section: its lines have the times at which they came.
+            return self._logs.read(look, snapshot)
         except OSError as error:
             return viewer.ShownLog(f"it cannot be read: {error.strerror}")
 
@@ -151,6 +199,8 @@ class _Live:
     def _handle_message(self, message: Message) -> None:
         if "snapshot" in message:
             self._snapshot = message["snapshot"]
+            if message["snapshot"]["running"]:
+                self._ended = None  # The fleet was restarted.
             self._draw_at = min(self._draw_at, self._drawn_at + FRAME_SECONDS)
         elif "ended" in message:
             self._ended = message["ended"]
@@ -160,7 +210,17 @@ class _Live:
             self._say(message.get("error") or message.get("text") or "")
 
     def _handle_end(self) -> None:
-        """Handle the end of the fleet: draw its last snapshot, and show it for a moment."""
+        """Handle the end of the fleet: draw its last snapshot, and show it for a moment.
+
+        If a person reads an attempt, it stays until the person leaves it.
+        """
+        read = self._look.in_attempt and time.monotonic() < self._key_at + READ_SECONDS
+        if read and self._signal is None:
+            if not self._told_end:
+                self._told_end = True
+                what = "the run has ended" if self._ended else "the fleet is gone"
+                self._say(f"{what}; q goes back and leaves")
+            return
         if self._ended is not None and self._signal is None:
             self._terminal.wait([], max(0.0, self._drawn_at + FRAME_SECONDS - time.monotonic()))
             self._draw(time.monotonic())
@@ -179,10 +239,11 @@ class _Live:
         if key == "ctrl+l":
             self._terminal.draw(self._lines, full=True)
             return
+        self._key_at = time.monotonic()
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
         self._look, wish = bindings.press(self._look, key, self._snapshot, rows)
         # If the key shows a message, the message counts from now.
-        self._said_at = time.monotonic()
+        self._said_at = self._key_at
         self._draw_at = 0.0
         if wish is not None:
             self._carry_out(wish)
@@ -191,6 +252,7 @@ class _Live:
         match wish:
             case viewer.Ask(control, fields):
                 self._feed.ask(control, signed(control, fields))
+                self._backlog.hurry()
                 if control == "bw.stop":
                     self._say("stopping: everyone is told to leave")
             case viewer.Leave():
@@ -206,11 +268,19 @@ class _Live:
                 self._show_in(self._theme)
                 self._say(f"colours for a background that is {self._theme}")
             case viewer.SayPage():
-                self._say(self._page())
+                self._show_page()
+            case viewer.Save(path):
+                self._save(path)
+            case viewer.LookAgain():
+                self._backlog.hurry()
 
     def _signalled(self, number: int) -> None:
         if self._look.role is not viewer.Role.START:
             self._seen = DashboardResult(Left.LEFT, self._ended, number)
+        elif self._feed.ended:  # Only an attempt was still being read.
+            self._seen = DashboardResult(
+                Left.ENDED if self._ended else Left.LOST, self._ended, self._signal
+            )
         elif self._signal is None:
             self._signal = number
             self._feed.ask("bw.stop", {})
@@ -219,13 +289,30 @@ class _Live:
             self._feed.ask("bw.stop", {"seconds": 0})
             self._say("stopping now: running tasks are killed and requeued")
 
-    def _page(self) -> str:
+    def _save(self, path: str) -> None:
+        log, pane = self._look.log, self._look.pane
+        source = self._logs.path if pane is viewer.Pane.LOG else None
+        lines = [line for _, line in log.whole_lines()] if log is not None else []
+        self._saves += 1
+        self._awaits_save = True
+        self._saving.of(self._saves, lambda: save(path, source, lines))
+        self._say("saving ...")
+
+    def _say_saved(self) -> None:
+        """Say the result of the last save, once."""
+        if self._awaits_save and (said := self._saving.of(self._saves, lambda: "")):
+            self._awaits_save = False
+            self._say(said)
+
+    def _show_page(self) -> None:
         from beads_workers.cli import web
 
         assert self._snapshot is not None, "keys do nothing before there is one"
         directory = self._run_folder(self._snapshot["run_id"]).parent.parent
-        url = web.url(directory)
-        return f"the live page: {url}" if url else "no live page: 'watch --web' serves one"
+        if (url := web.url(directory)) is None:
+            self._say("no live page: 'watch --web' serves one")
+        else:
+            self._look = bindings.show_page(self._look, web.card(url))
 
     def _show_in(self, name: str) -> None:
         self._renderer = viewer.Renderer(name=name)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.agent_logs import left_outputs, of_tail
+from beads_workers.cli.agent_logs import of_tail
+from beads_workers.cli.attempts import log_path
 from beads_workers.core.text import as_shown, counted
-from beads_workers.executors.files import log_file, output_file
+from beads_workers.ui.agents import epoch_of
+from beads_workers.ui.attempt import Pin
+from beads_workers.ui.rows import wrapped
 from beads_workers.ui.viewer import Look, ShownAttempt, ShownLog, chosen_row, shown_attempt
 from beads_workers.worktrees.git import GitError, call
 
@@ -18,6 +23,13 @@ LOG_BYTES_MAX = 8 << 20
 """Largest part of a log that is shown here: its end; ``logs`` shows all of it."""
 
 LOG_LINES_MAX = 50_000
+
+_SAID_AT = re.compile(rb'"timestamp": ?"([0-9T:.Z+-]{10,40})"')
+"""Time in a line of JSON of an agent, as claude writes it."""
+
+
+def _clock(at: float | None) -> str:
+    return "" if at is None else time.strftime("%H:%M:%S", time.localtime(at))
 
 
 class LogFile:
@@ -28,6 +40,10 @@ class LogFile:
         self.lines: list[str] = []
         self.first = 0
         """Number of lines that were dropped."""
+        self.times: list[str] = []
+        """When each line came: as the agent says, or when it was read, "" for a line that was there
+        when the log was opened."""
+        self._opened = False
         self._rest = b""
         self._at = max(0, path.stat().st_size - bytes_max)
         self._cut = self._at > 0
@@ -43,13 +59,23 @@ class LogFile:
         if self._cut and whole:
             self._cut = False
             del whole[0]
+        now = _clock(time.time()) if self._opened else ""
+        self._opened = True
         for line in whole:
             # Noise of agents is left out.
             if (shown := self._readable.line(line.decode("utf-8", "replace"))) is not None:
                 self.lines.append(as_shown(shown))
+                said = _SAID_AT.search(line) if line.startswith(b"{") else None
+                self.times.append(_clock(epoch_of(said[1].decode())) if said else now)
         if (dropped := len(self.lines) - LOG_LINES_MAX) > 0:
             self.first += dropped
             del self.lines[:dropped]
+            del self.times[:dropped]
+
+    def goes_on_with(self, before: LogFile) -> None:
+        """Take over the times of lines that this file has as well: it is the same log, renamed."""
+        if before.first == self.first and self.lines[: len(before.lines)] == before.lines:
+            self.times[: len(before.times)] = before.times
 
     def shrank(self) -> bool:
         """Return whether the file was replaced or cut."""
@@ -87,14 +113,22 @@ class LogTail:
         if shown is None:
             row = chosen_row(look, snapshot, look.part)
             return ShownLog(f"{row['worker_id']} has run nothing yet" if row else "nothing to show")
-        folder = self._run_folder(snapshot["run_id"])
+        folder = self._run_folder(shown.run_id or snapshot["run_id"])
         changes = self._changes.of(shown, folder) if self._changes and shown.running else ""
-        path = _log_of(shown, str(folder))
+        pin = Pin(
+            shown.issue_id, "", shown.attempt, shown.worker_id, None, shown.row.get("at") or None
+        )
+        seconds = shown.row.get("seconds") or 0.0
+        path = log_path(folder, pin, runs=shown.running, seconds=seconds)
         try:
             # A worker's next attempt writes into the same file, from its beginning.
             of = (shown.issue_id, shown.attempt, path)
             if self._file is None or self._of != of or self._file.shrank():
+                before, same = self._file, self._of is not None and self._of[:2] == of[:2]
                 self._file, self._of = LogFile(path, self._bytes_max), of
+                self._file.read()
+                if before is not None and same:
+                    self._file.goes_on_with(before)
             self._file.read()
         except FileNotFoundError:
             self._file = None
@@ -103,20 +137,60 @@ class LogTail:
         title = f"{shown.title}: {path.name if lines else nothing}"
         if self._file is None:
             return ShownLog(title, changes=changes)
-        return ShownLog(title, lines, self._file.first, changes)
+        times = [*self._file.times, *[""] * (len(lines) - len(self._file.times))]
+        return ShownLog(title, lines, self._file.first, changes, times=times)
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the log that was read last; None if there is none."""
+        return self._file.path if self._file is not None else None
 
 
-def _log_of(shown: ShownAttempt, folder: str) -> Path:
-    log = Path(log_file(folder, shown.issue_id, shown.attempt))
-    if log.exists():
-        return log
-    if not shown.running:
-        # The attempt was killed with its worker; a row of another list has no times.
-        at, seconds = shown.row.get("at", 0.0), shown.row.get("seconds", 0.0)
-        left = left_outputs(Path(folder), shown.worker_id, at - seconds, at)
-        return left[-1] if left else log
-    # An attempt whose first step has printed already has its own log.
-    return Path(output_file(folder, shown.worker_id))
+class Wrapping:
+    """The rows of one text for one width. Only new lines are wrapped."""
+
+    def __init__(self) -> None:
+        self._of: tuple[int, int] = (0, 0)
+        """Number of lines before the text, and the width."""
+        self._lines: list[str] = []
+        """The lines that were wrapped: all but the last one, which may be incomplete."""
+        self._rows: list[str] = []
+        self._cuts: list[int] = []
+        self._times: list[str] = []
+
+    def of(self, log: ShownLog, width: int) -> ShownLog:
+        """Return the same text in rows of at most ``width`` columns."""
+        self._forget(log.first, width)
+        known, of = len(self._lines), (log.first, width)
+        shrank = known >= len(log.lines)
+        if shrank or self._of != of or list(log.lines[:known]) != self._lines:
+            self._of, known = of, 0
+            self._lines, self._rows, self._cuts, self._times = [], [], [], []
+        for number in range(known, len(log.lines) - 1):
+            self._add(log, number, self._rows, self._cuts, self._times)
+        self._lines += log.lines[known:-1]
+        rows, cuts, times = self._rows[:], self._cuts[:], self._times[:]
+        if log.lines:
+            self._add(log, len(log.lines) - 1, rows, cuts, times)
+        return replace(log, lines=rows, cuts=cuts, times=times)
+
+    def _forget(self, first: int, width: int) -> None:
+        """Drop the rows of lines that a long text has lost at its beginning."""
+        before, same_width = self._of[0], self._of[1] == width
+        if not same_width or not before < first <= before + len(self._lines):
+            return
+        rows = ShownLog("", self._rows, before, cuts=self._cuts).row_of(first + 1) - 1 - before
+        self._cuts = [cut - rows for cut in self._cuts if cut >= rows]
+        del self._rows[:rows], self._times[:rows], self._lines[: first - before]
+        self._of = (first, width)
+
+    def _add(
+        self, log: ShownLog, number: int, rows: list[str], cuts: list[int], times: list[str]
+    ) -> None:
+        new = wrapped(log.lines[number], self._of[1])
+        cuts += range(len(rows) + 1, len(rows) + len(new))
+        rows += new
+        times += [log.times[number] if number < len(log.times) else "", *[""] * (len(new) - 1)]
 
 
 CHANGES_SECONDS = 3.0

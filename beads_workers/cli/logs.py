@@ -216,16 +216,21 @@ def _attempts(
 
 
 def _output(log: Path, *, raw: bool) -> Iterator[str]:
+    try:
+        yield from readable_lines(log, raw=raw)
+    except FileNotFoundError:
+        print("(it printed nothing)", file=sys.stderr)
+
+
+def readable_lines(log: Path, *, raw: bool = False) -> Iterator[str]:
+    """Yield the lines of an attempt's log as ``logs`` prints them. Raise ``OSError``."""
     from beads_workers.cli.agent_logs import ReadableLog
 
     readable = None if raw else ReadableLog()
-    try:
-        with log.open("rb") as file:
-            for line in file:
-                if (text := _text(line, readable, raw=raw)) is not None:
-                    yield text
-    except FileNotFoundError:
-        print("(it printed nothing)", file=sys.stderr)
+    with log.open("rb") as file:
+        for line in file:
+            if (text := _text(line, readable, raw=raw)) is not None:
+                yield text
 
 
 def _text(line: bytes, readable: ReadableLog | None, *, raw: bool) -> str | None:

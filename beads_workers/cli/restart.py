@@ -31,7 +31,8 @@ def restart(
     from beads_workers.cli.start import StartView, run_start
     from beads_workers.cli.trust import refuse_untrusted, settle
     from beads_workers.options import TRUST_ALL
-    from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.runtime.endings import RESTART_FILE
+    from beads_workers.runtime.run_directory import RunDirectory, write_private
 
     directory = find_state_directory(state_dir)
     client = connect(directory)
@@ -48,6 +49,7 @@ def restart(
         options = replace(options, start_at=None)  # Its time has come, or a person began.
     resolved = settle(options)
     refuse_untrusted(resolved)  # While there still is a fleet.
+    write_private(directory / "runs" / info["run_id"] / RESTART_FILE, str(os.getpid()))
     client.send("bw.stop")
     for message in client.follow():
         if "ended" in message:

@@ -13,14 +13,13 @@ from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import quarantined
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
+from beads_workers.core.causes import NO_SUCH_CAUSE, is_of
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 
 def register(app: typer.Typer) -> None:
     """Add this command to the application."""
-    app.command("retry", epilog="Example: beads-workers retry proj-a1b proj-c2d, or retry --all")(
-        retry
-    )
+    app.command("retry", epilog="Example: beads-workers retry proj-a1b, or retry --all")(retry)
 
 
 def retry(
@@ -31,6 +30,14 @@ def retry(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are quarantined.")] = False,
+    cause: Annotated[
+        str | None,
+        typer.Option(
+            "--cause",
+            metavar="TEXT",
+            help="All that are quarantined for this error; a part of it is enough.",
+        ),
+    ] = None,
     source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -39,36 +46,42 @@ def retry(
 
     You can also name issues that wait for a retry.
     """
-    if bool(issues) == everything:
-        message = "--all takes no issues" if everything else "which issues?"
+    ways = {"issues": bool(issues), "--all": everything, "--cause": cause is not None}
+    chosen = [name for name, given in ways.items() if given]
+    if len(chosen) != 1 or (cause is not None and not cause.strip()):
+        message = f"{' and '.join(chosen)} at once" if len(chosen) > 1 else "which issues?"
         hint = "'beads-workers retry ID' tries one again, 'beads-workers retry --all' all"
-        raise CommandError(message, hint, EXIT_USAGE)
+        raise CommandError(message, f"{hint}, 'retry --cause TEXT' all of one cause", EXIT_USAGE)
     directory = find_state_directory(state_dir)
     try:
         client = connect(directory)
     except CommandError as error:
         if error.exit_code != EXIT_NOT_RUNNING:
             raise
-        asked = _quarantined(directory) if everything else issues or []
+        asked = issues or _quarantined(directory, cause or "")
         if asked:
             _reopen(asked, source, directory, as_json=as_json)
         else:
             print(json.dumps({"reopened": [], "not": []}) if as_json else "nothing is quarantined")
         return
-    wanted = {"quarantined": True} if everything else {"issue_ids": issues}
+    wanted = {"issue_ids": issues} if issues else {"quarantined": True, "cause": cause or ""}
     report(client.ask("bw.retry", wanted), as_json=as_json)
 
 
-def _quarantined(directory: Path) -> list[str]:
-    """Return the issues that are quarantined according to earlier runs."""
+def _quarantined(directory: Path, cause: str) -> list[str]:
+    """Return the issues that are quarantined according to earlier runs, for this cause if any."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     remembered = RunDirectory(directory).left_over()[1].retry_entries
-    return [
-        issue_id
+    found = {
+        issue_id: entry.error
         for issue_id, entry in remembered.items()
         if entry.quarantined and not entry.question
-    ]
+    }
+    alike = [each for each, error in found.items() if not cause or is_of(cause, error, each)]
+    if found and not alike:
+        raise CommandError(NO_SUCH_CAUSE, "'beads-workers status' names the causes", EXIT_UNKNOWN)
+    return alike
 
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
@@ -76,13 +89,16 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
     from beads_workers.cli.asked_tracker import open_tracker, settings_to_write
     from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Action, Result, Settlement
+    from beads_workers.core.source import Result, reopening
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
 
     refuse_hooks(source)
     with open_tracker(settings_to_write(directory, source), "retry") as tracker:
-        settled = tracker.settle([Settlement(Action.REOPEN, IssueId(i)) for i in issues])
+        # Whoever answers a question by a close wants its issue to go on.
+        remembered = RunDirectory(directory).left_over()[1].retry_entries
+        asked = {i for i, entry in remembered.items() if entry.quarantined and entry.question}
+        settled = tracker.settle([reopening(IssueId(i), i in asked) for i in issues])
     done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
     wrong = [s for s in settled if s.result is not Result.APPLIED]
     forget(RunDirectory(directory), done)

@@ -15,7 +15,7 @@ import typer
 
 from beads_workers.cli.arguments import IssueCommand, StateDir
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.completion import issues
+from beads_workers.cli.completion import among, issues
 from beads_workers.cli.errors import CommandError, unreadable
 from beads_workers.cli.kinds import need
 from beads_workers.cli.layout import LaidOut
@@ -27,6 +27,7 @@ from beads_workers.core.ready import BLOCKS, FINISHED
 from beads_workers.core.text import json_line, printable
 from beads_workers.core.times import parse_duration
 from beads_workers.exits import EXIT_USAGE
+from beads_workers.ui.words import ORDER_NAMES, State
 
 if TYPE_CHECKING:
     from beads_workers.cli.source_listing import Listed
@@ -205,10 +206,25 @@ def list_issues(
     closed_too: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
     status: Annotated[
         list[str] | None,
-        typer.Option("-s", "--status", help="Only these: open, in_progress, blocked, closed, ..."),
+        typer.Option(
+            "-s",
+            "--status",
+            help="Only these: open, in_progress, closed, ...; or by what the fleet makes of them:"
+            " ready, blocked, running, retrying, landing, quarantined, needs-you, ..., all.",
+            autocompletion=among(*BY_STATE),
+        ),
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option("-l", "--label", help="Only those with all these labels.")
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort",
+            metavar="ORDER",
+            help="With states of the fleet: priority, time, id or title.",
+            autocompletion=among(*ORDER_NAMES),
+        ),
     ] = None,
     json: Json = False,
     envelopes: Annotated[
@@ -226,6 +242,13 @@ def list_issues(
         return
     statuses = {each for typed in status or () for each in valid(typed).split(",")}
     labels = {valid(each) for each in label or ()}
+    if states := _states(statuses, sort, closed_too=closed_too):
+        from beads_workers.cli.backlog import print_backlog
+
+        directory = find_state_directory(state_dir)
+        if not print_backlog(directory, states, labels, sort or "", json=json) and not json:
+            warn("no issue is in that state")
+        return
 
     def is_wanted(issue: TrackerIssue) -> bool:
         return (not statuses or issue.status in statuses) and labels <= {*issue.labels}
@@ -239,6 +262,37 @@ def list_issues(
     if not count and not json:
         only = " with that status or label" if statuses or labels else ""
         warn(f"nothing to list{only}: 'beads-workers add TITLE' adds an issue")
+
+
+BY_STATE = (*(state.value.replace("_", "-") for state in State if state is not State.CLOSED), "all")
+"""Words of ``list --status`` for what the fleet makes of an issue; the others are the tracker's."""
+
+
+def _states(statuses: set[str], sort: str | None, *, closed_too: bool) -> set[State]:
+    """Return the states that are asked for; none if the tracker's own statuses are.
+
+    ``blocked`` is both: alone or with states, it is what waits for something. Raise
+    ``CommandError`` for states beside statuses.
+    """
+    words = {each.replace("_", "-") for each in statuses}
+    named = words & {*BY_STATE}
+    if named == {"blocked"} and words != named:
+        named = set()
+    problem = ""
+    if sort is not None and sort not in ORDER_NAMES:
+        problem = f"--sort cannot be {printable(sort, 40)!r}: {', '.join(ORDER_NAMES)}"
+    elif sort is not None and not named:
+        problem = "--sort is for states of the fleet"
+    elif named and (named != words or closed_too):
+        others = ", ".join(sorted(words - named))
+        problem = f"{printable(others, 60)}: no state of the fleet, as {', '.join(sorted(named))}"
+        problem = problem if others else "--all is for statuses of the tracker"
+    if problem:
+        hint = f"states of the fleet: {', '.join(BY_STATE)}; closed issues: 'list --status closed'"
+        raise CommandError(problem, hint, EXIT_USAGE)
+    if "all" in named:
+        return {*State} - {State.CLOSED}
+    return {state for state in State if state.value.replace("_", "-") in named}
 
 
 def _list_built_in(

@@ -94,7 +94,8 @@ def _watch_drawn(client: ControlClient, directory: Path) -> None:
     from beads_workers.cli.launch import summary
     from beads_workers.ui.viewer import Role
 
-    seen = live.show(FleetFeed(client), Role.WATCH, (directory / "runs").joinpath, None)
+    feed = FleetFeed(client, directory)
+    seen = live.show(feed, Role.WATCH, (directory / "runs").joinpath, None)
     if seen.why is live.Left.ENDED and seen.ended is not None:
         for text in summary(seen.ended):
             print(text)

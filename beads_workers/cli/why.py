@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from beads_workers.cli.receipts import find_receipts
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts
 from beads_workers.core.journal import Checkpointed
-from beads_workers.core.landing import Add, ahead_of
+from beads_workers.core.landing import Add, ahead_of, ahead_text
 from beads_workers.core.model import IssueId
 from beads_workers.core.plain import from_plain
 from beads_workers.core.recovery import RecoveryState
@@ -120,6 +120,7 @@ def _issue_facts(
     standing = "cooling" if left > 0 else ""
     out = "asked" if retry_entry.question else "quarantined"
     standing = out if retry_entry.quarantined else standing
+    standing = "awaits_approval" if to_land and to_land.awaits else standing
     standing = "unclosed" if issue_id in last.unclosed else standing
     return IssueFacts(
         issue_id,
@@ -130,6 +131,7 @@ def _issue_facts(
         charged=retry_entry.charged,
         again_seconds=round(left, 1) if standing == "cooling" else None,
         error=retry_entry.error,
+        ahead=ahead_text(retry_entry.ahead),
     )
 
 
@@ -162,27 +164,49 @@ def why(
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
-    """Answers of the tracker, or why it could not be read."""
+class TrackerLook:
+    """Answers of the tracker, or why it could not be read. ``listed``: the whole backlog."""
 
-    seen: dict[IssueId, Seen]
+    seen: dict[IssueId, Seen] = field(default_factory=dict)
     listed: tuple[Seen, ...] = ()
     ready: frozenset[IssueId] | None = None
     error: str = ""
     hint: str = ""
 
+    @property
+    def cut(self) -> bool:
+        """Whether there are more issues, less urgent ones."""
+        return len(self.listed) == ROWS_MAX
 
-def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_json: bool) -> None:
+
+def why_lines(issue: str, directory: Path) -> list[str]:
+    """Return what ``why ISSUE`` prints about the issue itself, without receipts and log.
+
+    Raise ``CommandError``.
+    """
+    issue_id = IssueId(issue)
+    picture, reasons = _explained(issue_id, directory, None)
+    head, links = headline(issue_id, reasons, picture), chain(issue_id, picture)
+    return list(issue_lines(issue_id, picture.seen.get(issue_id), head, reasons, links))
+
+
+def _explained(
+    issue_id: IssueId, directory: Path, source: str | None
+) -> tuple[Picture, list[Reason]]:
     scheduler = Scheduler(directory, source)
-    looked = _look(scheduler.settings, issue_id)
+    looked = look(scheduler.settings, issue_id)
     # The tracker first: the fleet may hold issues that this one waits for.
     facts = scheduler.facts([issue_id, *looked.seen])
     if looked.error and facts.state == NO_FLEET:
         raise CommandError(looked.error, looked.hint, EXIT_TRACKER)
-    picture = _picture(facts, looked)
-    reasons = explain(issue_id, picture)
+    picture = picture_of(facts, looked)
+    return picture, explain(issue_id, picture)
+
+
+def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_json: bool) -> None:
+    picture, reasons = _explained(issue_id, directory, source)
     head, links = headline(issue_id, reasons, picture), chain(issue_id, picture)
-    seen, log = looked.seen.get(issue_id), _log(directory, issue_id, picture)
+    seen, log = picture.seen.get(issue_id), _log(directory, issue_id, picture)
     attempts = find_receipts(directory, issue_id)
     if as_json:
         shown = {
@@ -214,46 +238,47 @@ def _why_issue(issue_id: IssueId, directory: Path, source: str | None, *, as_jso
 
 def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
     scheduler = Scheduler(directory, source)
-    looked = _look(scheduler.settings, None)
+    looked = look(scheduler.settings, None)
     facts = scheduler.facts([])
     if looked.error and facts.state == NO_FLEET:
         raise CommandError(looked.error, looked.hint, EXIT_TRACKER)
-    picture = _picture(facts, looked)
+    picture = picture_of(facts, looked)
     found = survey((each.issue_id for each in looked.listed), picture)
     if as_json:
         print(json_line(_overview_json(found, picture)))
         return
     _say_no_fleet(picture)
-    if len(looked.listed) == ROWS_MAX:
+    if looked.cut:
         print(f"of the {ROWS_MAX} most urgent issues (there are more):")
     for line in overview_lines(found, picture):
         print(line)
 
 
-def _look(settings: FleetSettings, issue_id: IssueId | None) -> _Looked:
+def look(settings: FleetSettings, issue_id: IssueId | None) -> TrackerLook:
     """Read one issue with everything it waits for, or the whole backlog."""
     if not kind_of(settings.source).capabilities.looks:
-        return _Looked({})  # Only the sender sees jobs outside the fleet.
+        return TrackerLook({})  # Only the sender sees jobs outside the fleet.
     with closing(open_source(settings, "beads-workers/why")) as source:
         try:
-            return _look_at(source, issue_id) if issue_id else _look_at_all(source)
+            return _look_at(source, issue_id) if issue_id else look_at_all(source)
         except SourceError as error:
-            return _Looked({}, error=str(error), hint=error.hint)
+            return TrackerLook({}, error=str(error), hint=error.hint)
 
 
-def _look_at(source: Source, issue_id: IssueId) -> _Looked:
+def _look_at(source: Source, issue_id: IssueId) -> TrackerLook:
     seen = look_down(source, [issue_id])
     found = seen.get(issue_id)
     might_run = found is not None and found.status == "open"
-    return _Looked(seen, ready=source.ready() if might_run else None)
+    return TrackerLook(seen, ready=source.ready() if might_run else None)
 
 
-def _look_at_all(source: Source) -> _Looked:
+def look_at_all(source: Source) -> TrackerLook:
+    """Return the whole backlog, up to ``ROWS_MAX`` issues. Raise ``SourceError``."""
     listed = source.unfinished(ROWS_MAX)
     # Issues that are missing in a complete list are finished, and block nothing.
     cut = len(listed) == ROWS_MAX
     seen = look_down(source, (), listed) if cut else {each.issue_id: each for each in listed}
-    return _Looked(seen, tuple(listed), source.ready())
+    return TrackerLook(seen, tuple(listed), source.ready())
 
 
 class Scheduler:
@@ -293,7 +318,8 @@ class Scheduler:
         return from_plain(Facts, answer["facts"])
 
 
-def _picture(facts: Facts, looked: _Looked) -> Picture:
+def picture_of(facts: Facts, looked: TrackerLook) -> Picture:
+    """Return what is known now: of the fleet, and of the tracker."""
     now = time.time()
     return Picture(
         facts,

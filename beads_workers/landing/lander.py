@@ -43,6 +43,7 @@ from beads_workers.landing.queue import (
     Refuse,
     RunGate,
     Say,
+    Show,
     StopGate,
     WaitingBranch,
 )
@@ -243,11 +244,14 @@ class Lander:
             return
         self._passengers[add.issue_id] = add
         self._no_verdicts_since.pop(add.issue_id, None)
-        self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
+        of = (add.issue_id, add.priority, add.ended_at)
+        self.queue.add(WaitingBranch(*of, awaits=add.awaits))
         self._look_at = 0.0  # The train is to stand on the latest commits of others.
 
     def _is_there(self, add: Add, contained: bool) -> bool:
         """Return whether the branch has landed, and report that it has. Raises ``GitError``."""
+        if add.awaits:
+            return False
         landed = self._repository.landed_as(add, self._tip)
         if landed is not None:
             of = (add.issue_id, add.attempt, landed.commit)
@@ -304,7 +308,16 @@ class Lander:
             self._idle = True
             with suppress(git.GitError):  # Only for 'git gc'; the next train unpins again.
                 self._repository.unpin()
-            self.say(messages.Idle(len(self.queue.order) + len(self._unread)))
+            self.say(messages.Idle(len(self._to_land()) + len(self._unread)))
+
+    def _to_land(self) -> list[str]:
+        """Return the branches that wait to land, as far as they are approved."""
+        return [key for key in self.queue.order if not self._awaits(key)]
+
+    def _awaits(self, key: str) -> bool:
+        """Return whether this branch lands only once a person has approved it."""
+        passenger = self._passengers.get(key)
+        return isinstance(passenger, Add) and passenger.awaits
 
     def _taken(self) -> None:
         """End a pause for a refused push: the remote has taken it, or nobody wants it any more."""
@@ -565,6 +578,8 @@ class Lander:
                 self._try_later(key, times)
             case Refuse(key, was_red):
                 self._convict(key, was_red=was_red)
+            case Show(key, verdict):
+                self._show(key, verdict, self._said_of(key).why)
             case Say(pause):
                 self._say_pause(pause)
             case _:
@@ -708,6 +723,7 @@ class Lander:
         if verified and self.settings.sight == Sight.NOTHING:
             verified += f" {INDEPENDENT}"
         together = issues if verified and len(issues) > 1 else ()
+        assert not any(map(self._awaits, keys)), "nobody has approved it"
         changes = [each.changes for each in train.coupled[train.landed : place]]
         try:
             commits = self._repository.land(self._tip, changes, verified, together)
@@ -745,10 +761,21 @@ class Lander:
 
     def _contained(self, key: str) -> None:
         passenger = self._passengers[key]
-        if isinstance(passenger, Add):
+        if self._awaits(key):
+            self._show(key, GateVerdict.GREEN, "it brings nothing that is not there")
+        elif isinstance(passenger, Add):
             del self._passengers[key]
             of = (passenger.issue_id, passenger.attempt, self._tip)
             self.say(messages.Landed(*of, contained=True))
+
+    def _show(self, key: str, verdict: GateVerdict, why: str) -> None:
+        """Report the verdict on a branch that awaits approval; it is added again once it may
+        land."""
+        add = self._passengers.get(key)
+        if isinstance(add, Add) and add.awaits:
+            del self._passengers[key]
+            of = (add.issue_id, add.commit, verdict.value, self._tip)
+            self.say(messages.GatedAhead(*of, why))
 
     def _refuse_conflict(self, key: str, found: Conflict) -> None:
         add = self._passengers.pop(key)

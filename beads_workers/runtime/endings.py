@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+RESTART_FILE = "restart"
+"""File in the folder of a run that is restarted: the pid of the restart, for who watches."""
+
+
+def is_restarted(run: Path) -> bool:
+    """Return whether the run in this folder was stopped to be started again, and the process that
+    does so still lives."""
+    try:
+        pid = int((run / RESTART_FILE).read_bytes())
+        os.kill(pid, 0)
+    except (OSError, ValueError, OverflowError):
+        return False
+    return pid > 0
 
 
 def how_it_ended(run: Path) -> dict[str, Any] | None:

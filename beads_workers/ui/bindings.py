@@ -6,6 +6,7 @@ key that is reserved for a later feature stands in ``RESERVED``, so that no othe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -13,8 +14,14 @@ from typing import NamedTuple
 
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import counted
+from beads_workers.ui.attempt import Pin, pin_issue
+from beads_workers.ui.backlog import issue_rows
 from beads_workers.ui.viewer import (
+    ATTEMPT,
+    FOLDED,
     ORDERS,
+    OWN_PARTS,
+    PANES,
     STATES,
     Ask,
     Detach,
@@ -22,22 +29,28 @@ from beads_workers.ui.viewer import (
     Fields,
     Leave,
     Look,
+    LookAgain,
     OtherTheme,
+    PageCard,
     Pane,
     Part,
     Pressed,
     Question,
     Role,
+    Save,
     SayPage,
+    ShownLog,
     Wish,
     Writing,
     chosen_at,
     chosen_row,
     found_in,
     key_of,
+    needing_you,
+    pin_of,
     rows_of,
-    shown_attempt,
 )
+from beads_workers.ui.words import ORDER_NAMES
 
 # --- the table -----------------------------------------------------------------------------------
 
@@ -45,9 +58,8 @@ Action = Callable[[Look, Fields, int], Pressed]
 """View, snapshot and rows of a page -> the new view, and a wish or None."""
 
 EVERYWHERE = frozenset(Pane)
-LISTS = frozenset({Pane.FLEET, Pane.QUARANTINE, Pane.DECISIONS})
-OWN_PARTS = {Pane.QUARANTINE: Part.QUARANTINED, Pane.DECISIONS: Part.DECISIONS}
-"""Panes that are one list."""
+LISTS = frozenset({Pane.FLEET, *OWN_PARTS})
+IN_ATTEMPT = frozenset(ATTEMPT)
 LIVE = frozenset({Role.START, Role.WATCH})
 REPLAY = frozenset({Role.REPLAY})
 
@@ -85,8 +97,6 @@ CTRL_C = ("Ctrl-C", "stop the fleet that was started here; twice: now")
 
 RESERVED: Mapping[str, str] = MappingProxyType(
     {
-        "5": "all issues",
-        "d": "the diff of the attempt",
         "c": "copy to the clipboard of the terminal",
         ":": "palette of commands",
         "mouse": "choose a row with a click, open it with a second one",
@@ -106,10 +116,25 @@ class Button(NamedTuple):
 
 
 BUTTONS = (
-    Button("pause", "Pause", "the top", "pause, and resume"),
-    Button("fewer", "\N{MINUS SIGN}", "the top", "one worker less"),
-    Button("more", "+", "the top", "one worker more"),
+    Button(
+        "pause", "Pause", "the top", "pause, and resume; before its hours: begin now", asks=False
+    ),
+    Button("fewer", "\N{MINUS SIGN}", "the top", "one worker less", asks=False),
+    Button("more", "+", "the top", "one worker more", asks=False),
+    Button("drain", "Stop after what runs", "the top", "begin nothing new, and stop then"),
     Button("stop", "Stop", "the top", "stop the fleet, requeueing what runs"),
+    Button(
+        *("notify", "Notify me", "the top"),
+        "have the browser say when something needs you, and when the run ends",
+        asks=False,
+    ),
+    Button(
+        "nights",
+        "Reports",
+        "the top",
+        "list the reports of this night and earlier ones",
+        asks=False,
+    ),
     Button("reply", "Answer", "a question", "have its agent go on with your answer", asks=False),
     Button("approve", "Approve", "a branch that awaits approval", "let it land as shown"),
     Button(
@@ -117,10 +142,30 @@ BUTTONS = (
         "send it back to its agent, with your remarks",
         asks=False,
     ),
-    Button("again", "Try again", "a quarantined issue", "retry this issue"),
+    Button("again", "Try again", "a quarantined issue", "retry this issue", asks=False),
+    Button("again-all", "Try these again", "a cause of quarantine", "retry its issues"),
     Button("retry-all", "Try all again", "the quarantined issues", "retry all of them"),
-    Button("release", "Release", "the log of a running attempt", "release the issue"),
-    Button("close", "Close", "a log", "close the log; Escape does it, too", asks=False),
+    Button("opens", "its id and title", "each row and each bar", "open the attempt", asks=False),
+    Button("release", "Release", "a running attempt", "release the issue"),
+    Button(
+        *("older", "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", "an attempt"),
+        "go to the attempt before",
+        asks=False,
+    ),
+    Button(
+        *("newer", "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}", "an attempt"),
+        "go to the next attempt",
+        asks=False,
+    ),
+    Button("tab-log", "Log", "an attempt", "show its log", asks=False),
+    Button("tab-diff", "Diff", "an attempt", "show its branch, and what it changed", asks=False),
+    Button(
+        *("tab-about", "About", "an attempt"),
+        "show why the issue stands where it stands, the receipt, and all attempts",
+        asks=False,
+    ),
+    Button("earlier", "Earlier lines", "a log", "read more of a long log", asks=False),
+    Button("close", "Close", "an attempt", "close it; Escape does it, too", asks=False),
 )
 """All buttons of the page but those of its dialog."""
 
@@ -189,12 +234,11 @@ def _step(by: int, *, pages: bool = False) -> Action:
 def _move(look: Look, by: int, snapshot: Fields, rows: int) -> Look:
     match look.pane:
         case Pane.HELP:
+            last = len(help_lines(look.role)) - rows
+            return replace(look, top=max(0, min(look.top + by, last)))
+        case Pane.PAGE:
             return look
-        case Pane.LANDING:
-            landing = snapshot["landing"] or {"waiting_to_land": (), "last": (), "refused": ()}
-            most = sum(len(landing[name]) for name in ("waiting_to_land", "last", "refused"))
-            return replace(look, top=min(max(0, look.top + by), most))
-        case Pane.LOG:
+        case Pane.LOG | Pane.DIFF | Pane.ABOUT:
             return _scroll(look, by, rows)
     listed = rows_of(look, snapshot, look.part)
     if not listed:
@@ -207,8 +251,9 @@ def _scroll(look: Look, by: int, rows: int) -> Look:
     """Scroll a log: away from its end it stands still, at its end it is followed again."""
     if (log := look.log) is None:
         return look
-    end = (log.end if look.log_end is None else look.log_end) + by
-    end = max(end, min(log.first + rows, log.end))
+    page = min(log.first + rows, log.end)
+    end = (log.end if look.log_end is None else max(look.log_end, page)) + by
+    end = max(end, page)
     return replace(look, log_end=None if end >= log.end else end, log_found=None)
 
 
@@ -217,46 +262,142 @@ def _pane(pane: Pane) -> Action:
 
 
 def _open(look: Look, pane: Pane) -> Look:
-    """Open a pane; the key of the open pane leads back to the fleet."""
-    if look.pane is pane:
-        pane = Pane.FLEET
+    """Open a pane; the key of the open pane leads back."""
+    return _close(look) if look.pane is pane else _show(look, pane)
+
+
+def _show(look: Look, pane: Pane) -> Look:
     part = OWN_PARTS.get(pane, look.part)
-    if pane is Pane.FLEET and part in OWN_PARTS.values():
+    if pane is Pane.FLEET and part in PANES:
         part = Part.WORKERS
-    return replace(look, pane=pane, part=part, top=0, log_end=None, log_found=None)
+    look = replace(_unread(look), part=part, top=0)
+    if pane in (Pane.HELP, Pane.PAGE):
+        return replace(look, pane=pane, back={**look.back, pane: look.pane})
+    return replace(look, pane=pane, back={}, opened=None, view=None, full=False)
+
+
+def _unread(look: Look) -> Look:
+    """Return the view without a text: the next one is read from its beginning, or followed."""
+    return replace(look, log=None, log_end=None, log_find="", log_found=None)
 
 
 def _back(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    if look.pane is Pane.FLEET or (look.pane in OWN_PARTS and look.find):
-        return replace(look, find="", states={}), None
+    if look.pane in ATTEMPT and look.full:
+        return replace(look, full=False), None
+    filtered = look.find or look.states.get(look.part)
+    if look.pane is Pane.FLEET or (look.pane in OWN_PARTS and filtered):
+        finds = {pane: find for pane, find in look.finds.items() if pane is not look.pane}
+        states = {
+            part: state
+            for part, state in look.states.items()
+            if PANES.get(part, Pane.FLEET) is not look.pane
+        }
+        return replace(look, finds=finds, states=states), None
     return _close(look), None
 
 
 def _attempt(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    """Open the attempt of the chosen row, and keep it open whatever ends or begins."""
     if look.pane not in LISTS:
         return _close(look), None
-    if shown_attempt(look, snapshot) is None:
-        return replace(look, message="nothing has run there yet"), None
-    return replace(look, pane=Pane.LOG, log_end=None, log=None), None
+    return _opened(look, snapshot, Pane.LOG), None
+
+
+def _opened(look: Look, snapshot: Fields, section: Pane) -> Look:
+    row = chosen_row(look, snapshot, look.part)
+    if row is None or (pin := pin_of(look, snapshot, row)) is None:
+        return replace(look, message="nothing has run there yet")
+    chosen = {**look.chosen, look.part: key_of(look.part, row)}
+    return _pinned(replace(look, chosen=chosen), pin, section)
+
+
+def _pinned(look: Look, pin: Pin, section: Pane) -> Look:
+    to = look.pane if look.pane in LISTS else Pane.FLEET
+    back = look.back if look.pane in ATTEMPT else dict.fromkeys(ATTEMPT, to)
+    return _at_section(replace(look, opened=pin, view=None, back=back), section)
+
+
+def _at_section(look: Look, section: Pane) -> Look:
+    """Show a section: a log is followed, the others are read from their beginning."""
+    end = None if section is Pane.LOG else 0
+    return replace(_unread(look), pane=section, log_end=end)
+
+
+def _section(section: Pane) -> Action:
+    """In a list, open the chosen attempt there; in an attempt, show the section, or its log."""
+
+    def act(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+        if look.pane in LISTS:
+            return _opened(look, snapshot, section), None
+        return _at_section(look, Pane.LOG if look.pane is section else section), None
+
+    return act
+
+
+def _next_section(by: int) -> Action:
+    return lambda look, _snapshot, _rows: (
+        _at_section(look, ATTEMPT[(ATTEMPT.index(look.pane) + by) % len(ATTEMPT)]),
+        None,
+    )
+
+
+def _other_attempt(by: int) -> Action:
+    """Walk to the attempt of the issue before, or after."""
+
+    def act(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+        view = look.view
+        if view is None or view.at is None:
+            return replace(look, message="its attempts are not read yet"), None
+        if (pin := view.step(by)) is None:
+            which = "last" if by > 0 else "first"
+            return replace(look, message=f"this is the {which} attempt of {pin_name(look)}"), None
+        return _pinned(look, pin, look.pane), None
+
+    return act
+
+
+def pin_name(look: Look) -> str:
+    """Return the issue of the open attempt."""
+    return look.opened.issue_id if look.opened is not None else ""
+
+
+def _needs_you(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    """Open what needs a person, the most pressing first; again: the next."""
+    if not (issues := needing_you(snapshot)):
+        return replace(look, message="no issue needs you"), None
+    name = pin_name(look) if look.pane in ATTEMPT else ""
+    at = issues.index(name) + 1 if name in issues else 0
+    return _pinned(look, pin_issue(issues[at % len(issues)], snapshot), Pane.LOG), None
 
 
 def _close(look: Look) -> Look:
-    """Leave a pane: a log leads back to the pane of its list."""
-    of_log = next((pane for pane, part in OWN_PARTS.items() if part is look.part), Pane.FLEET)
-    return _open(look, of_log if look.pane is Pane.LOG else Pane.FLEET)
+    """Leave a pane: an attempt leads back to its list, the help to where it was opened."""
+    pane = look.back.get(look.pane, Pane.FLEET)
+    return _at_section(look, pane) if pane in ATTEMPT else _show(look, pane)
 
 
 def _other_list(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
     return replace(look, part=Part.ENDED if look.part is Part.WORKERS else Part.WORKERS), None
 
 
-def _filter(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+def _filter(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     states = ["", *STATES[look.part]]
+    if look.pane is Pane.ISSUES:
+        # Of many states, only those that issues are in.
+        rows = issue_rows(look.backlog, snapshot, "")
+        states = [n for n in states if not n or any(map(STATES[look.part][n], rows))]
+        if look.states.get(look.part, "") not in states:
+            states.insert(0, look.states[look.part])
     state = states[(states.index(look.states.get(look.part, "")) + 1) % len(states)]
     return replace(look, states={**look.states, look.part: state}), None
 
 
 def _sort(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    if look.pane is Pane.ISSUES:
+        names = (*ORDER_NAMES[1:], "")
+        order = names[(names.index(look.issue_order) + 1) % len(names)]
+        message = f"issues by {order or ORDER_NAMES[0]}"
+        return replace(look, issue_order=order, message=message), None
     orders = ["", *ORDERS]
     order = orders[(orders.index(look.order) + 1) % len(orders)]
     return replace(look, order=order, message=f"workers by {order or 'name'}"), None
@@ -266,8 +407,38 @@ def _theme(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
     return look, OtherTheme()
 
 
+def _wrap(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(look, wrap=not look.wrap), None
+
+
+def _full(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(look, full=not look.full), None
+
+
+def _times(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(look, times=not look.times), None
+
+
+ENDINGS = {Pane.LOG: "log", Pane.DIFF: "diff", Pane.ABOUT: "txt"}
+
+
+def _save(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    """Ask for a file, and propose one in the person's own folder: the project stays clean."""
+    if (pin := look.opened) is None:
+        return look, None
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", pin.issue_id)[:80].lstrip(".-") or "attempt"
+    proposed = f"~/{name}.{pin.number}.{ENDINGS[look.pane]}"
+    writing = Writing(f"save the {look.pane.value} of", "", pin.issue_id)
+    return replace(look, typed=proposed, writing=writing), None
+
+
 def _page(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return look, SayPage()
+    return (_close(look), None) if look.pane is Pane.PAGE else (look, SayPage())
+
+
+def show_page(look: Look, card: PageCard) -> Look:
+    """Show how to open the live page; the answer to the wish ``SayPage``."""
+    return replace(_show(look, Pane.PAGE), card=card)
 
 
 # --- searching ---
@@ -279,7 +450,7 @@ def _search(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
 
 def _type(look: Look, typed: str, key: str, rows: int) -> Look:
     """Apply a key to the search text: every letter searches at once, Escape ends the search."""
-    in_log = look.pane is Pane.LOG
+    in_log = look.pane in ATTEMPT
     if key == "enter":
         return replace(look, typed=None)
     if key == "escape":
@@ -290,7 +461,7 @@ def _type(look: Look, typed: str, key: str, rows: int) -> Look:
             return look
     shown = None if closed else typed
     if not in_log:
-        return replace(look, typed=shown, find=typed)
+        return replace(look, typed=shown, finds={**look.finds, look.pane: typed})
     look = replace(look, typed=shown, log_find=typed)
     return _next_found(look, rows, 0) if typed else look
 
@@ -300,25 +471,42 @@ def _next(by: int) -> Action:
 
 
 def _next_found(look: Look, rows: int, by: int) -> Look:
-    """Find the next place below (1) or above (-1) the current one; 0: the last in the log."""
+    """Find the next place below (1) or above (-1) the current one.
+
+    0: the last one in a log, or the first one in another text.
+    """
     if (log := look.log) is None or not look.log_find:
         return replace(look, message="/ looks for a text")
     end = log.end if look.log_end is None else look.log_end
     here = (end if by < 0 else max(0, end - rows) - 1) if look.log_found is None else look.log_found
-    places = [
-        log.first + at for at, line in enumerate(log.lines) if found_in(look.log_find, line) >= 0
-    ]
+    places = _places(log, look.log_find)
     if by > 0:
         place = next((each for each in places if each > here), None)
+    elif by < 0:
+        place = next((each for each in reversed(places) if each < here), None)
     else:
-        place = next((each for each in reversed(places) if each < here or not by), None)
+        place = places[-1 if look.pane is Pane.LOG else 0] if places else None
     if place is None:
         return replace(look, message=f"{look.log_find!r} is not {_WHERE[by]}")
     shown = _scroll(replace(look, log_end=place + 1 + rows // 2), 0, rows)
     return replace(shown, log_found=place)
 
 
-_WHERE = {1: "further down", -1: "further up", 0: "in this log"}
+def _places(log: ShownLog, text: str) -> list[int]:
+    """Return the rows in which a text begins, in lines that may go on over several rows."""
+    found = []
+    for begin, line in log.whole_lines():
+        if (at := found_in(text, line)) < 0:
+            continue
+        row = begin
+        while at >= len(log.lines[row]) > 0:
+            at -= len(log.lines[row])
+            row += 1
+        found.append(log.first + row)
+    return found
+
+
+_WHERE = {1: "further down", -1: "further up", 0: "in this text"}
 
 
 # --- what the fleet is asked for ---
@@ -340,53 +528,88 @@ def _scale(by: int) -> Action:
     return act
 
 
+def _subject(look: Look, snapshot: Fields, part: Part | None = None) -> str | None:
+    """Return the issue that keys are about: of the open attempt, or of the chosen row."""
+    if look.in_attempt:
+        return pin_name(look)
+    row = chosen_row(look, snapshot, part or look.part)
+    return row["issue_id"] if row is not None else None
+
+
 def _release(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    shown = shown_attempt(look, snapshot) if look.part is Part.WORKERS else None
-    if shown is None or not shown.running:
+    issue_id = _subject(look, snapshot) if look.in_attempt or look.part is Part.WORKERS else None
+    busy = (row for row in snapshot["workers"] if issue_id and row["issue_id"] == issue_id)
+    if (row := next(busy, None)) is None:
         return replace(look, message="choose a busy worker first"), None
     text = (
-        f"release {shown.issue_id}? Its task on {shown.worker_id} is ended, and the issue is"
+        f"release {issue_id}? Its task on {row['worker_id']} is ended, and the issue is"
         " left alone until you retry it. y yes, n no"
     )
-    question = Question(text, {"y": Ask("bw.release", {"issue_ids": [shown.issue_id]})})
+    question = Question(text, {"y": Ask("bw.release", {"issue_ids": [issue_id]})})
     return replace(look, question=question), None
 
 
+def _unfold(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    """List the issues of the chosen cause, or hide them again."""
+    row = chosen_row(look, snapshot, look.part) or {}
+    if not (key := row.get("key") or row.get("below")):
+        return replace(look, message="e shows the issues of one cause: choose one"), None
+    chosen = {**look.chosen, look.part: key}
+    return replace(look, unfolded=look.unfolded ^ {key}, chosen=chosen), None
+
+
+def _look_again(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(look, message="the tracker is asked"), LookAgain()
+
+
 def _retry(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    """Retry the chosen issue if it is quarantined."""
-    row = chosen_row(look, snapshot, look.part)
+    """Retry the chosen issue if it is quarantined, or all of the chosen cause."""
+    row = chosen_row(look, snapshot, look.part) if look.part in FOLDED else None
+    if row is not None and "issue_ids" in row and not look.in_attempt:
+        return replace(look, question=_again(row["issue_ids"])), None
+    issue_id = _subject(look, snapshot)
     quarantined = {each["issue_id"] for each in snapshot["quarantined"]}
     if not quarantined:
         return replace(look, message="nothing is quarantined"), None
-    if row is None or row["issue_id"] not in quarantined:
+    if issue_id not in quarantined:
         return replace(look, message="r tries a quarantined issue again; 3 shows them"), None
-    return look, Ask("bw.retry", {"issue_ids": [row["issue_id"]]})
+    return look, Ask("bw.retry", {"issue_ids": [issue_id]})
 
 
 def _retry_all(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    ids = [row["issue_id"] for row in rows_of(look, snapshot, Part.QUARANTINED)]
+    rows = rows_of(replace(look, unfolded=frozenset()), snapshot, Part.QUARANTINED)
+    ids = [each for row in rows for each in row.get("issue_ids", [row["issue_id"]])]
     if look.pane is not Pane.QUARANTINE:
         return replace(look, message="a tries all that is quarantined again; 3 shows it"), None
     if not ids:
         return replace(look, message="nothing is quarantined"), None
+    return replace(look, question=_again(ids)), None
+
+
+def _again(ids: list[str]) -> Question:
     text = f"try {counted(len(ids), 'issue')} again? y yes, n no"
-    return replace(look, question=Question(text, {"y": Ask("bw.retry", {"issue_ids": ids})})), None
+    return Question(text, {"y": Ask("bw.retry", {"issue_ids": ids})})
 
 
 # --- what a person decides ---
 
 
+def _decided(look: Look, snapshot: Fields, field: str) -> Fields | None:
+    """Return the row that a person decides on, if it has this field."""
+    issue_id = _subject(look, snapshot, Part.DECISIONS)
+    rows = rows_of(Look(), snapshot, Part.DECISIONS)
+    return next((row for row in rows if row["issue_id"] == issue_id and field in row), None)
+
+
 def _answer(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    row = chosen_row(look, snapshot, Part.DECISIONS)
-    if row is None or "question" not in row:
+    if (row := _decided(look, snapshot, "question")) is None:
         return replace(look, message="i answers a question: choose one"), None
     issue_id = row["issue_id"]
     return replace(look, typed="", writing=Writing("answer to", "bw.answer", issue_id)), None
 
 
 def _approve(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    row = chosen_row(look, snapshot, Part.DECISIONS)
-    if row is None or "commit" not in row:
+    if (row := _decided(look, snapshot, "commit")) is None:
         return replace(look, message="v approves a branch: choose one"), None
     issue_id, commit = row["issue_id"], row["commit"]
     text = f"land {issue_id} at {commit[:SHA_CHARS]}? y yes, n no"
@@ -395,8 +618,7 @@ def _approve(look: Look, snapshot: Fields, _rows: int) -> Pressed:
 
 
 def _reject(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    row = chosen_row(look, snapshot, Part.DECISIONS)
-    if row is None or "commit" not in row:
+    if (row := _decided(look, snapshot, "commit")) is None:
         return replace(look, message="V rejects a branch: choose one"), None
     writing = Writing("what is wrong with", "bw.reject", row["issue_id"])
     return replace(look, typed="", writing=writing), None
@@ -407,6 +629,8 @@ def _write(look: Look, writing: Writing, typed: str, key: str) -> Pressed:
     if key == "enter" and typed.strip():
         fields = {"issue_ids": [writing.issue_id], "text": typed.strip()}
         look = replace(look, typed=None, writing=None)
+        if not writing.control:
+            return look, Save(typed.strip())
         return look, Ask(writing.control, fields)
     if key in ("enter", "escape"):
         return replace(look, typed=None, writing=None, message="left as it is"), None
@@ -415,6 +639,8 @@ def _write(look: Look, writing: Writing, typed: str, key: str) -> Pressed:
 
 def _with(typed: str, key: str) -> str:
     """Return a typed text after one more key."""
+    if key == "ctrl+u":
+        return ""
     if key == "backspace":
         return typed[:-1]
     return typed + {"space": " "}.get(key, key if len(key) == 1 else "")
@@ -450,56 +676,98 @@ ROWS = (
         ),
     ),
     BindingRow(
-        "Tab", "workers, or attempts that ended",
-        "go from the workers to the attempts that ended, and back",
-        (Binding("tab shift+tab", _other_list, {Pane.FLEET}),),
+        "Tab", "the other list; in an attempt: log, diff, why",
+        "go from the workers to the attempts that ended, and back; in an attempt from its log to"
+        " its diff and to why",
+        (
+            Binding("tab shift+tab", _other_list, {Pane.FLEET}),
+            Binding("tab", _next_section(1), ATTEMPT),
+            Binding("shift+tab", _next_section(-1), ATTEMPT),
+        ),
     ),
     BindingRow(
         "Enter", "open the attempt of the row, and its log",
-        "open the attempt of the chosen row, running or ended, with its log; again: go back",
+        "open the attempt of the chosen row, with its log: it stays open when it ends and others"
+        " begin; again: go back",
         (Binding("enter l", _attempt),),
     ),
     BindingRow(
-        "1 2 3 4", "fleet; landing; quarantined; what you decide",
-        "the fleet; the landing queue; quarantined issues, with the reasons; questions and branches"
-        " that await your approval",
+        "d y [ ]", "its diff; why, receipt; the attempt before, next",
+        "the diff of the attempt; why its issue stands where it does, with receipt, branch and all"
+        " attempts; in an attempt: the attempt of the issue before, and the next",
+        (
+            Binding("d", _section(Pane.DIFF), {*LISTS, *ATTEMPT}),
+            Binding("y", _section(Pane.ABOUT), {*LISTS, *ATTEMPT}),
+            Binding("[", _other_attempt(-1), ATTEMPT), Binding("]", _other_attempt(1), ATTEMPT),
+        ),
+    ),
+    BindingRow(
+        "1-5 !", "fleet; landing; quarantined; to decide; all issues",
+        "the fleet; what lands; quarantined issues by cause; questions and branches that await your"
+        " approval; all issues by state. `!`: the attempt of the issue that needs you most, and"
+        " again of the next one",
         (
             Binding("1", _pane(Pane.FLEET)), Binding("2", _pane(Pane.LANDING)),
             Binding("3", _pane(Pane.QUARANTINE)), Binding("4", _pane(Pane.DECISIONS)),
+            Binding("5", _pane(Pane.ISSUES)),
+            Binding("!", _needs_you),
         ),
     ),
     BindingRow("", "", "help", (Binding("?", _pane(Pane.HELP)),)),
     BindingRow(
-        "/ n N", "only rows with a text; in a log: find it, next",
-        "show only the rows with a text; in a log: find it, then the next and the previous one",
+        "/ n N", "only rows with a text; in a text: find it, next",
+        "show only the rows with a text, in this view; in an attempt: find the text, then the next"
+        " and the previous one",
         (
-            Binding("/", _search, {*LISTS, Pane.LOG}),
-            Binding("n", _next(1), {Pane.LOG}), Binding("N", _next(-1), {Pane.LOG}),
+            Binding("/", _search, {*LISTS, *ATTEMPT}),
+            Binding("n", _next(1), ATTEMPT), Binding("N", _next(-1), ATTEMPT),
         ),
     ),
     BindingRow(
-        "f s", "only some states; sort workers: time, cost, name",
-        "show only some states: busy or idle workers, failed or done attempts; sort the workers by"
-        " time, by cost, by name",
-        (Binding("f", _filter, {Pane.FLEET}), Binding("s", _sort, {Pane.FLEET})),
+        "w f T S", "in an attempt: wrap, full screen, times, save",
+        "in an attempt: long lines go on in the next row; nothing else on the screen; when each"
+        " line of the log came; save the text to a file",
+        (
+            Binding("w", _wrap, {Pane.LOG, Pane.DIFF}), Binding("f", _full, ATTEMPT),
+            Binding("T", _times, {Pane.LOG}), Binding("S", _save, ATTEMPT),
+        ),
     ),
     BindingRow(
-        "r a x", "retry; in 3 all; release a worker's issue (asks)",
-        "retry the chosen quarantined issue; in `3` all that are shown; release the chosen worker's"
-        " issue",
+        "f s", "only some states; sort: time, cost, name, ...",
+        "show only some states: busy or idle workers, failed or done attempts, landed, refused or"
+        " waiting branches, issues of one state. Sort the workers by time, cost or name, the issues"
+        " by priority, time, id or title",
+        (
+            Binding("f", _filter, {Pane.FLEET, Pane.LANDING, Pane.ISSUES}),
+            Binding("s", _sort, {Pane.FLEET, Pane.ISSUES}),
+        ),
+    ),
+    BindingRow(
+        "e u", "in 3 and 5: the issues of a cause; in 5: ask anew",
+        "in `3` and `5`: show the issues of the chosen cause, or hide them; in `5`: ask the tracker"
+        " now",
+        (
+            Binding("e", _unfold, {Pane.QUARANTINE, Pane.ISSUES}),
+            Binding("u", _look_again, {Pane.ISSUES}),
+        ),
+    ),
+    BindingRow(
+        "r a x", "retry; in 3 all; release what runs (asks)",
+        "retry the quarantined issue that is chosen or open, or all of the chosen cause (asks); in"
+        " `3` all that are shown; release the issue of the chosen worker, or the open one",
         (
             Binding("r", _retry), Binding("a", _retry_all, asks=True),
             Binding("x", _release, asks=True),
         ), LIVE,
     ),
     BindingRow(
-        "i v V", "in 4: answer; approve (asks first); reject",
-        "in `4`: answer the question; approve the branch at the commit that is shown; reject it"
-        " with remarks",
+        "i v V", "answer; approve (asks first); reject",
+        "in `4` and in an attempt: answer the question; approve the branch at the commit that is"
+        " shown; reject it with remarks",
         (
-            Binding("i", _answer, {Pane.DECISIONS}),
-            Binding("v", _approve, {Pane.DECISIONS}, asks=True),
-            Binding("V", _reject, {Pane.DECISIONS}),
+            Binding("i", _answer, {Pane.DECISIONS, *ATTEMPT}),
+            Binding("v", _approve, {Pane.DECISIONS, *ATTEMPT}, asks=True),
+            Binding("V", _reject, {Pane.DECISIONS, *ATTEMPT}),
         ), LIVE,
     ),
     BindingRow(
@@ -516,9 +784,10 @@ ROWS = (
         (Binding("+ =", _faster(2.0)), Binding("-", _faster(0.5))), REPLAY,
     ),
     BindingRow(
-        "t w", "other colours (BW_THEME); the URL of the live page",
-        "other colours; show the address of the live page",
-        (Binding("t", _theme), Binding("w", _page)),
+        "t w", "other colours (BW_THEME); the live page, QR code",
+        "other colours; how to open the live page: its address, a tunnel for a phone, and with the"
+        " extra `qr` a QR code",
+        (Binding("t", _theme), Binding("w", _page, EVERYWHERE - IN_ATTEMPT)),
     ),
     BindingRow(
         "q", "back, and leave: your own fleet stops or goes on",

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from beads_workers.core.text import columns as width_of
 from beads_workers.ui.agents import account, hours, spent
+from beads_workers.ui.issues import issues, quarantined
+from beads_workers.ui.page_card import page_card
 from beads_workers.ui.panels import (
-    ATTEMPT_ROWS,
     LANDING_ROWS,
     LANDING_ROWS_MIN,
     attempt,
@@ -21,12 +22,13 @@ from beads_workers.ui.panels import (
     keys,
     landing,
     landing_pane,
+    opened,
+    opened_rows,
     outcomes,
-    quarantined,
     workers,
 )
 from beads_workers.ui.rows import Row, bar, duration, fine, sparkline, whole_seconds
-from beads_workers.ui.viewer import Fields, Look, Pane, Part, Role
+from beads_workers.ui.viewer import ATTEMPT, Fields, Look, Pane, Part, Role, needing_you
 
 # --- head ----------------------------------------------------------------------------------------
 # The four rows at the top: the fleet, its progress, its queue, and the tracker.
@@ -63,6 +65,30 @@ def head(snapshot: Fields, look: Look, age: float, columns: int) -> Iterator[Tex
     yield _progress(snapshot, look, age, columns)
     yield _queue(snapshot, age, columns)
     yield _tracker(snapshot, age, columns)
+
+
+ONE_ROW = (*ATTEMPT, Pane.HELP, Pane.PAGE)
+"""Panes that have one row of the fleet above them: the rest of the screen is theirs."""
+
+
+def brief(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
+    """Return the head in one row, for panes that need the others."""
+    queue, needs = snapshot["queue"], needing_you(snapshot)
+    state = snapshot["state"] if snapshot["running"] else "ended"
+    done, whole = _done_of(snapshot)
+    replay, narrow = look.role is Role.REPLAY, columns < QUEUE_COLUMNS_SHORT
+    row = Row(columns).add("" if narrow else " beads-workers", style="strong")
+    row.add(" replay" if replay else "", style="time").add(" " if narrow else "  ")
+    row.add(state, style=RUN_STYLES.get(state, "strong"))
+    row.add(f"  {done}/{whole} closed", style="strong")
+    row.add(f"  {queue['running']} running", style="muted")
+    if queue["quarantined"]:
+        row.add(
+            f"  {queue['quarantined']} {'quar.' if narrow else 'quarantined'}", style="bad.strong"
+        )
+    row.add(f"  {len(needs)} need you (!)" if needs else "", style="attention")
+    up = whole_seconds(snapshot["uptime_seconds"] + (age if snapshot["running"] else 0.0))
+    return row.fill(f"up {up} ".rjust(row.room) if row.room > len(up) + 5 else "").text()
 
 
 def agents_rows(snapshot: Fields, rows: int) -> int:
@@ -108,10 +134,8 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
 
 
 def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
-    queue, done = snapshot["queue"], snapshot["totals"]["done"]
-    left = sum(queue[key] for key in ("ready", "running", "retrying", "blocked", "unclosed"))
-    left += queue["waiting_to_land"]
-    whole = done + left + queue["quarantined"]
+    queue = snapshot["queue"]
+    done, whole = _done_of(snapshot)
     row = Row(columns).add(" ")
     row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=look.unicode), style="good")
     more = "+" if queue["ready_more"] else ""
@@ -130,6 +154,14 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
         .fill(sparkline(done_over_time, row.room - 1, unicode=look.unicode), "time")
         .text()
     )
+
+
+def _done_of(snapshot: Fields) -> tuple[int, int]:
+    """Return how many issues are closed, of how many that are known."""
+    queue, done = snapshot["queue"], snapshot["totals"]["done"]
+    left = sum(queue[key] for key in ("ready", "running", "retrying", "blocked", "unclosed"))
+    left += queue["waiting_to_land"]
+    return done, done + left + queue["quarantined"]
 
 
 def _is_unasked(snapshot: Fields) -> bool:
@@ -245,30 +277,51 @@ def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> G
     """Return the whole screen; ``age``: seconds since the snapshot was made."""
     if columns < COLUMNS_MIN or rows < ROWS_MIN:
         return Group(*_too_small(snapshot, columns, rows))
-    top = [*head(snapshot, look, age, columns), *agents(snapshot, age, columns, rows)]
-    top += _needs(snapshot, columns, rows)
     bottom = [*_caption(look, columns), _foot(snapshot, look, columns)]
+    if look.pane in ONE_ROW:
+        top = [] if _is_full(look) else [brief(snapshot, look, age, columns)]
+        if _is_full(look):
+            bottom = bottom[-1:] if _says(look) else []
+    else:
+        top = [*head(snapshot, look, age, columns), *agents(snapshot, age, columns, rows)]
+        top += _needs(snapshot, columns, rows)
     room = Room(columns, rows - len(top) - len(bottom))
     middle = _padded(_middle(snapshot, look, age, room), columns, room.rows)
     return Group(*top, *middle, *bottom)
 
 
+def _is_full(look: Look) -> bool:
+    return look.full and look.pane in ATTEMPT
+
+
+def _says(look: Look) -> bool:
+    """Return whether the last row has something to say that is more than hints."""
+    return look.question is not None or look.typed is not None or bool(look.message)
+
+
 def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
     """Return the number of rows on a page of the list that the arrows move in."""
+    if look.pane in ONE_ROW:
+        return _one_row_page(look, rows)
     taken = ROWS + agents_rows(snapshot, rows) + _needs_rows(rows) + bool(look.caption) + 1
     room = Room(columns, rows - taken)
-    if look.pane is Pane.LOG:
-        return max(1, room.rows - ATTEMPT_ROWS)
     if look.pane is not Pane.FLEET:
         return max(1, room.rows - 1)
     layout = room.layout(_workers(snapshot), lands=bool(snapshot["landing"]))
     return max(1, (layout.workers if look.part is Part.WORKERS else layout.outcomes) - 1)
 
 
+def _one_row_page(look: Look, rows: int) -> int:
+    if _is_full(look):
+        return max(1, rows - opened_rows(look) - _says(look))
+    above = opened_rows(look) if look.pane in ATTEMPT else 1
+    return max(1, rows - 1 - above - bool(look.caption) - 1)
+
+
 def shows_log(look: Look, columns: int, rows: int) -> bool:
     """Return whether ``draw`` needs the log of the chosen attempt."""
     if look.pane is not Pane.FLEET:
-        return look.pane is Pane.LOG
+        return look.pane in ATTEMPT
     return columns >= SIDE_BY_SIDE_COLUMNS or rows >= TALL_ROWS
 
 
@@ -276,16 +329,20 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
     match look.pane:
         case Pane.FLEET:
             yield from _whole_fleet(snapshot, look, age, room)
-        case Pane.LOG:
-            yield from attempt(snapshot, look, age, room.columns, room.rows)
+        case Pane.LOG | Pane.DIFF | Pane.ABOUT:
+            yield from opened(snapshot, look, age, room.columns, room.rows)
         case Pane.QUARANTINE:
             yield from quarantined(snapshot, look, room.columns, room.rows)
         case Pane.DECISIONS:
             yield from decisions(snapshot, look, room.columns, room.rows)
         case Pane.LANDING:
             yield from landing_pane(snapshot, look, age, room.columns, room.rows)
+        case Pane.ISSUES:
+            yield from issues(snapshot, look, age, room.columns, room.rows)
         case Pane.HELP:
             yield from keys(look, room.columns)
+        case Pane.PAGE:
+            yield from page_card(look, room.columns, room.rows)
 
 
 def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:

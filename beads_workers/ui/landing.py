@@ -10,6 +10,7 @@ from typing import Any
 
 from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS
 from beads_workers.core.text import counted, printable
+from beads_workers.ui.words import duration
 
 Fields = Mapping[str, Any]
 
@@ -111,7 +112,8 @@ def now(landing: Fields) -> Iterator[str]:
     into = into_text(landing)
     yield f"landing: {landed_text(landing)}" + (f"; {into}" if into else "")
     for row in landing["running"]:
-        yield f"  verify has run for {row['seconds']:.0f} s on {train_text(row['issues'])}"
+        took = duration(round(row["seconds"]))
+        yield f"  verify has run for {took} on {train_text(row['issues'])}"
     if waiting := landing["waiting_to_land"]:
         ids = " ".join(printable(row["issue_id"]) for row in waiting[:SHOWN_MAX])
         yield f"  {len(waiting)} to land: {ids}{' ...' if len(waiting) > SHOWN_MAX else ''}"

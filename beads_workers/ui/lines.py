@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from beads_workers.core import journal as rec
+from beads_workers.core.causes import cause_of, folded
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import INDEPENDENT
@@ -16,6 +17,7 @@ from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, printable, some
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
+from beads_workers.ui.words import duration
 
 # --- start again ---------------------------------------------------------------------------------
 
@@ -196,6 +198,8 @@ def _finished(finished: rec.Finished) -> str:
         return f"{head} asks     {issue}: {error}; 'answer {issue}' answers"
     if finished.verdict == "quarantined":
         return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
+    if finished.occupied:
+        return f"{head} waits    {issue}: {error}; leave that folder, and it goes on"
     if finished.outcome == "cancelled":
         return f"{head} returned {issue}: {error or 'cancelled'}"
     if finished.verdict == "hand_back":
@@ -258,7 +262,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     queue, totals = shown["queue"], shown["totals"]
     yield (
         f"fleet {shown['state']}{hours(shown)}, pid {shown['pid']},"
-        f" {shown['source']} in {shown['project']}, up {shown['uptime_seconds']:.0f} s"
+        f" {shown['source']} in {shown['project']}, up {duration(round(shown['uptime_seconds']))}"
     )
     more = "+" if queue["ready_more"] else ""
     yield (
@@ -288,20 +292,19 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     if source["state"] != "ok":
         yield (
             f"tracker {source['state'].replace('_', ' ')}: {printable(source['error'], 200)}"
-            f" (since {source['since_seconds']:.0f} s, again in {source['retry_in_seconds']:.0f} s)"
+            f" (since {duration(round(source['since_seconds']))},"
+            f" again in {duration(round(source['retry_in_seconds']))})"
         )
         if source.get("remedy"):
             yield f"  hint: {printable(source['remedy'])}"
     refused = shown["landing"]["refused"] if shown["landing"] else []
     refused_ids = {row["issue_id"] for row in refused}
     yield from to_decide(shown)
-    for row in shown["quarantined"]:
-        if row["issue_id"] in refused_ids:
-            continue
-        yield (
-            f"quarantined {printable(row['issue_id'])} after {counted(row['attempts'], 'attempt')}:"
-            f" {printable(row['error'], 120)}"
-        )
+    for row in shown.get("occupied", ()):
+        yield f"{printable(row['issue_id'])} waits: {printable(row['who'], 120)}; leave that folder"
+    others = [row for row in shown["quarantined"] if row["issue_id"] not in refused_ids]
+    for text in by_cause(others):
+        yield f"quarantined {text}"
     if (more := queue["quarantined"] - len(shown["quarantined"])) > 0:
         yield f"quarantined: {more} more"
     yield from _workers(shown["workers"])
@@ -312,9 +315,12 @@ def _workers(workers: Sequence[dict[str, Any]]) -> Iterator[str]:
     for worker in workers:
         if worker["issue_id"] is None:
             idle.setdefault(_state(worker), []).append(worker)
+    busy = [worker for worker in workers if worker["issue_id"] is not None]
+    id_width = max((len(printable(each["issue_id"])) for each in busy), default=0)
+    took_width = max((len(_took(each)) for each in busy), default=0)
     for worker in workers:
         if worker["issue_id"] is not None or len(idle[_state(worker)]) < FOLDED_MIN:
-            yield _worker(worker)
+            yield _worker(worker, id_width, took_width)
     for state, alike in idle.items():
         if len(alike) >= FOLDED_MIN:
             done, failed = (sum(each[name] for each in alike) for name in ("done", "failed"))
@@ -325,19 +331,45 @@ def _state(worker: dict[str, Any]) -> str:
     return "paused" if worker.get("paused") is not None else str(worker["state"])
 
 
-def _worker(worker: dict[str, Any]) -> str:
+def _took(worker: dict[str, Any]) -> str:
+    return duration(round(worker["elapsed_seconds"]))
+
+
+def _worker(worker: dict[str, Any], id_width: int, took_width: int) -> str:
     head = f"{worker['worker_id']:>5} {_state(worker):<8}"
     counts = f"done {worker['done']}, failed {worker['failed']}"
     if worker["issue_id"] is None:
         return f"{head} {counts}"
     title = printable(worker["title"] or "", STATUS_TITLE_WIDTH)
-    attempt = f" attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
+    attempt = f", attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
     parts = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money_usd"])]
     doing = ", ".join(printable(each, 80) for each in parts if each) if worker["agent"] else ""
-    return (
-        f"{head} {printable(worker['issue_id'])} {worker['elapsed_seconds']:.0f} s{attempt}"
-        f" {title}{f' [{doing}]' if doing else ''} ({counts})"
-    )
+    issue = f"{printable(worker['issue_id']):<{id_width}} {_took(worker):>{took_width}}"
+    return f"{head} {issue}  {title}{attempt}{f' [{doing}]' if doing else ''} ({counts})"
+
+
+CAUSE_CHARS_TYPED = 60
+"""Characters of a cause that a person is to type: a part of it is enough."""
+
+
+def by_cause(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each cause of quarantined issues, with the command that retries all of it;
+    an issue that is alone with its cause has its title.
+
+    ``rows``: as in ``quarantined`` of ``status --json``.
+    """
+    for cause, alike in folded(rows, lambda row: row["error"], lambda row: row["issue_id"]):
+        first, count = alike[0], len(alike)
+        if count == 1:
+            title = printable(first.get("title", ""), STATUS_TITLE_WIDTH)
+            tries = counted(first["attempts"], "attempt")
+            named = f" ({title})" if title else ""
+            yield f"{_id(first['issue_id'])}{named} after {tries}: {printable(cause, 120)}"
+            continue
+        ids = printable(some([row["issue_id"] for row in alike]))
+        text = f"{count} x {printable(cause or 'no error was given', 120)}: {ids}"
+        typed = printable(cause_of(cause)[:CAUSE_CHARS_TYPED].strip())
+        yield f"{text}; beads-workers retry --cause {shlex.quote(typed)}" if typed else text
 
 
 def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:
@@ -345,8 +377,10 @@ def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:
     for row in shown.get("questions", ()):
         asked = printable(row["question"], 400)
         yield f"{printable(row['issue_id'])} asks: {asked}; beads-workers answer {row['issue_id']}"
-    for row in (shown.get("landing") or {}).get("awaiting_approval", ()):
-        stat = f" ({printable(row['diffstat'], 60)})" if row["diffstat"] else ""
+    for row in shown.get("approvals", ()):
+        gate = row["gate"]["text"] if row["gate"] else ""
+        said = "; ".join(printable(each, 60) for each in (row["diffstat"], gate) if each)
+        stat = f" ({said})" if said else ""
         yield (
             f"{printable(row['issue_id'])} awaits approval{stat}: beads-workers diff"
             f" {row['issue_id']}"

@@ -1,4 +1,4 @@
-"""The middle of the dashboard: workers, attempts, landing, a log, the keys.
+"""The middle of the dashboard: workers, attempts, landing, one attempt, the keys.
 
 Each panel is a rule and rows below it, in the given width. Pure.
 """
@@ -8,16 +8,18 @@ from __future__ import annotations
 import re
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import nlargest
 
 from rich.cells import chop_cells
 from rich.text import Text
 
+from beads_workers.core.history import CUT_OFF
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import used
+from beads_workers.ui.attempt import actions, now
 from beads_workers.ui.lines import NOT_CHARGED, next_try
 from beads_workers.ui.rows import CHOSEN, Row, duration, rule, whole_seconds
 
@@ -31,6 +33,7 @@ MARKS = {
     "asked": ("?", "?", "attention"),
     "hand_back": ("✗", "x", "bad"),
     "cancelled": ("↩", "<", "muted"),
+    CUT_OFF: ("✗", "x", "muted"),
 }
 """Verdict -> mark, ASCII mark, style. Words accompany them: colour is never alone."""
 
@@ -54,13 +57,13 @@ def worker_row(
         row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
     else:
         row.add(whole_seconds(worker["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
-        row.add(_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
+        row.add(short_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
         if worker["agent"]:
             _agent_cells(row, worker, room, width)
         else:
             if progress := worker["progress"]:
                 _progress_cells(row, progress, room)
-            _attempt(row, worker).fill(worker["title"] or "", leave=room)
+            _titled(row, worker, worker["title"] or "", room)
     if not room:
         return row.text()
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
@@ -69,10 +72,11 @@ def worker_row(
     return row.add(failed, room // 2, "muted", right=True).text()
 
 
-def _attempt(row: Row, worker: viewer.Fields) -> Row:
-    """Add the number of the attempt unless it is the first."""
-    again = f"attempt {worker['attempt']}: " if worker["attempt"] > 1 else ""
-    return row.add(again, style="attention")
+def _titled(row: Row, worker: viewer.Fields, text: str, leave: int, style: str = "") -> None:
+    """Add a text, and behind it the number of the attempt unless it is the first: so texts line
+    up."""
+    again = f"  attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
+    row.fill(text, style, leave=leave + len(again)).add(again, style="attention")
 
 
 def _progress_cells(row: Row, progress: viewer.Fields, leave: int) -> None:
@@ -100,8 +104,8 @@ def _agent_cells(row: Row, worker: viewer.Fields, leave: int, width: int) -> Non
     if doing and room >= TITLE_BESIDE_COLUMNS:
         row.add(doing, room * 3 // 5, "good").add(" ")
         doing = ""
-    _attempt(row, worker)
-    row.fill(doing or worker["title"] or "", "good" if doing else "", leave=leave + cost_columns)
+    text = doing or worker["title"] or ""
+    _titled(row, worker, text, leave + cost_columns, "good" if doing else "")
     row.add(cost, cost_columns, "muted", right=True)
 
 
@@ -123,13 +127,13 @@ def outcome_row(
     narrow = width < NARROW_COLUMNS
     row.add(*_clock(outcome["at"], width), "muted")
     row.add(mark, 2, style)
-    row.add(_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
+    row.add(short_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
     if not narrow:
         row.add(outcome["worker_id"], 5, "muted")
     row.add(duration(outcome["seconds"]), 8, "time", right=True).add("  ")
     if kind in ("finish", "land"):
-        row.add("waits to land: " if waits else "", style="time")
-        return row.fill(outcome["title"]).text()
+        then = "  waits to land" if waits else ""
+        return row.fill(outcome["title"], leave=len(then)).add(then, style="time").text()
     return row.fill(f"{_became(outcome)}: {outcome['error'] or outcome['outcome']}", style).text()
 
 
@@ -142,7 +146,7 @@ def _clock(at: float, width: int) -> tuple[str, int]:
 def _mark(outcome: viewer.Fields, *, unicode: bool) -> tuple[str, str, str]:
     """Return the mark of an outcome, its style, and its key in ``MARKS``."""
     kind = "cancelled" if outcome["outcome"] == "cancelled" else outcome["decision"]
-    mark, ascii_mark, style = MARKS[kind]
+    mark, ascii_mark, style = MARKS.get(kind, MARKS["cancelled"])
     return mark if unicode else ascii_mark, style, kind
 
 
@@ -153,6 +157,8 @@ def _became(outcome: viewer.Fields) -> str:
         return f"quarantined after {counted(outcome['attempt'], 'attempt')}"
     if outcome["decision"] == "asked":
         return "asks"
+    if outcome["decision"] == CUT_OFF:
+        return "cut off"
     if outcome["decision"] == "hand_back":
         return f"{outcome['outcome']}, handed back"
     wait = outcome["retry_in_seconds"]
@@ -165,16 +171,20 @@ def id_columns(snapshot: viewer.Fields, width: int) -> int:
 
     They fit the longest id shown, in steps, so that lists do not jump.
     """
-    lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined", "questions")]
+    names = ("workers", "outcomes", "quarantined", "questions", "approvals")
+    lists = [snapshot[name] for name in names]
     if (shown := snapshot["landing"]) is not None:
-        lists += [
-            shown[name] for name in ("waiting_to_land", "awaiting_approval", "refused", "last")
-        ]
-    longest = max((len(row["issue_id"] or "") for rows in lists for row in rows), default=0)
+        lists += [shown[name] for name in ("waiting_to_land", "refused", "last")]
+    return id_room_of((row["issue_id"] or "" for rows in lists for row in rows), width)
+
+
+def id_room_of(issue_ids: Iterable[str], width: int) -> int:
+    """Return the columns for these ids."""
+    longest = max(map(len, issue_ids), default=0)
     return min(12 if width < 100 else 18, max(8, -(-longest // 4) * 4))
 
 
-def _id(issue_id: str, room: int) -> str:
+def short_id(issue_id: str, room: int) -> str:
     """Return an id that fits; a long one keeps its end, as all begin alike."""
     return issue_id if len(issue_id) <= room else f"…{issue_id[1 - room :]}"
 
@@ -211,7 +221,7 @@ def workers(
     busy_phrase = f", {busy} busy" if len(listed) == len(everybody) else ""
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
     order = f", by {look.order}" if look.order else ""
-    yield _rule(f"{title}{more}{busy_phrase}{order}{_only(look, part)}", width, look, part)
+    yield _rule(f"{title}{more}{busy_phrase}{order}{left_out(look, part)}", width, look, part)
     if not page:
         none = "none of them" if everybody else _nobody(snapshot)
         yield Row(width).add(f" {none}", style="muted").text()
@@ -221,10 +231,11 @@ def workers(
         yield worker_row(worker, age, width, id_room, chosen=marked and number == at)
 
 
-def _only(look: viewer.Look, part: viewer.Part) -> str:
+def left_out(look: viewer.Look, part: viewer.Part) -> str:
     """Return a phrase about the rows that the list leaves out."""
     state = f", {look.states[part]} only" if look.states.get(part) else ""
-    return f"{state}, with {look.find!r}" if look.find else state
+    find = look.finds.get(viewer.PANES.get(part, viewer.Pane.FLEET), "")
+    return f"{state}, with {find!r}" if find else state
 
 
 def _rule(title: str, width: int, look: viewer.Look, part: viewer.Part | None = None) -> Text:
@@ -247,7 +258,7 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
     the chosen one.
     """
     part, unicode = viewer.Part.ENDED, look.unicode
-    yield _rule(f"last outcomes{_only(look, part)}", width, look, part)
+    yield _rule(f"last outcomes{left_out(look, part)}", width, look, part)
     listed, waiting = viewer.rows_of(look, snapshot, part), _waiting_to_land(snapshot)
     id_room = id_columns(snapshot, width)
 
@@ -256,7 +267,7 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
         return outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
 
     rows = max(0, rows - 1)
-    if look.part is part or look.find or look.states.get(part):
+    if look.part is part or look.finds.get(viewer.Pane.FLEET) or look.states.get(part):
         at = viewer.chosen_at(look, listed, part)
         first = max(0, at - rows + 1)
         for number, outcome in enumerate(listed[first : first + rows], first):
@@ -278,21 +289,27 @@ LANDED_MARKS = {"landed": ("✓", "+", "good"), "mend": ("↻", "~", "attention"
 
 
 def landing(
-    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int, only: str = ""
 ) -> Iterator[Text]:
-    """Yield a rule, the running gates with their issues, and the last landings and refusals."""
+    """Yield a rule, the running gates with their issues, and the last landings and refusals.
+
+    ``only``: which of them are shown, in words.
+    """
     shown = snapshot["landing"]
     age = age if snapshot["running"] else 0.0
-    waits = len(shown["waiting_to_land"])
+    waits, refused = len(shown["waiting_to_land"]), len(shown["refused"])
     title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
-    yield _rule(f"{title}, {waits} to land" if waits else title, width, look)
+    title += f", {waits} to land" if waits else ""
+    title += f", {refused} refused" if refused else ""
+    yield _rule(title + only, width, look)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
     running = shown["running"][:gates]
     for gate in running:
         yield _gate_row(gate, age, width)
     if not running:
         why = _landing_trouble(snapshot)
-        text = why or ("they wait for a gate" if waits else "nothing to land")
+        quiet = "nothing else to land" if refused else "nothing to land"
+        text = why or ("they wait for a gate" if waits else quiet)
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
     for landed in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
@@ -315,12 +332,14 @@ def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:
     return row.add(text, fits, "strong").fill(train, "muted").text()
 
 
-def _landed_row(landed: viewer.Fields, width: int, id_room: int, *, unicode: bool) -> Text:
+def _landed_row(
+    landed: viewer.Fields, width: int, id_room: int, *, unicode: bool, chosen: bool = False
+) -> Text:
     mark, ascii_mark, style = LANDED_MARKS.get(landed["verdict"], ("✗", "x", "bad"))
-    row = Row(width)
+    row = Row(width, CHOSEN if chosen else "")
     row.add(" ").add(*_clock(landed["at"], width), "muted")
     row.add(mark if unicode else ascii_mark, 2, style)
-    row.add(_id(landed["issue_id"], id_room), id_room, "strong").add(" ")
+    row.add(short_id(landed["issue_id"], id_room), id_room, "strong").add(" ")
     if landed["verdict"] == "landed":
         return row.add(landed["commit"][:12], 14, "muted").fill(landed["title"]).text()
     then = {"mend": "back to its agent", "quarantined": "quarantined"}
@@ -331,30 +350,40 @@ def _landed_row(landed: viewer.Fields, width: int, id_room: int, *, unicode: boo
 def landing_pane(
     snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
 ) -> Iterator[Text]:
-    """Yield the running gates, then all waiting, refused and landed issues that fit."""
+    """Yield the running gates, then waiting, refused and landed issues around the chosen one."""
     if (shown := snapshot["landing"]) is None:
         yield _rule("landing", width, look)
         yield Row(width).add(" nothing lands here: start --land", style="muted").text()
         return
+    part, id_room = viewer.Part.LANDING, id_columns(snapshot, width)
     gates = max(1, min(len(shown["running"]), rows // 3))
-    yield from landing({**snapshot, "landing": {**shown, "last": []}}, look, age, width, gates + 1)
-    drawn, id_room = [], id_columns(snapshot, width)
-    for issue in shown["waiting_to_land"]:
-        row = _branch_row("waits", "time", issue, width, id_room)
-        drawn.append(row.fill(issue["title"]).text())
-    for issue in shown["refused"]:
-        row = _branch_row("refused", "bad", issue, width, id_room)
-        drawn.append(row.fill(f"{issue['error']} ({issue['branch']})", "bad").text())
-    last = reversed(shown["last"])
-    drawn += [_landed_row(landed, width, id_room, unicode=look.unicode) for landed in last]
-    yield from drawn[min(look.top, max(0, len(drawn) - 1)) :][: max(0, rows - 1 - gates)]
+    nothing_last = {**snapshot, "landing": {**shown, "last": []}}
+    yield from landing(nothing_last, look, age, width, gates + 1, only=left_out(look, part))
+    listed = viewer.rows_of(look, snapshot, part)
+    if not listed and look.find + look.states.get(part, ""):
+        yield Row(width).add(" none of them", style="muted").text()
+    at, room = viewer.chosen_at(look, listed, part), max(0, rows - 1 - gates)
+    first = max(0, at - room + 1)
+    for number, each in enumerate(listed[first : first + room], first):
+        yield _landing_row(each, width, id_room, unicode=look.unicode, chosen=number == at)
 
 
-def _branch_row(word: str, style: str, issue: viewer.Fields, width: int, id_room: int) -> Row:
-    """Return the beginning of a row: a word instead of time and mark, then the id in the same
-    column as in the other rows."""
-    row = Row(width).add(" ").add(word, _clock(0.0, width)[1] + 2, style)
-    return row.add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
+def _landing_row(
+    each: viewer.Fields, width: int, id_room: int, *, unicode: bool, chosen: bool
+) -> Text:
+    """Return a row: of a branch that waits or does not land, a word instead of time and mark."""
+    words = {viewer.WAITS: ("waits", "time"), viewer.REFUSED: ("refused", "bad")}
+    if (word := words.get(each["verdict"])) is None:
+        return _landed_row(each, width, id_room, unicode=unicode, chosen=chosen)
+    row = (
+        Row(width, CHOSEN if chosen else "")
+        .add(" ")
+        .add(word[0], _clock(0.0, width)[1] + 2, word[1])
+    )
+    row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
+    if each["verdict"] == viewer.WAITS:
+        return row.fill(each["title"]).text()
+    return row.fill(f"{each['error']} ({each['branch']})", "bad").text()
 
 
 DOING_COLUMNS_MIN = 12
@@ -365,26 +394,136 @@ ATTEMPT_ROWS = 3
 def attempt(
     snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
 ) -> Iterator[Text]:
-    """Yield a rule, the activity and cost of the chosen attempt, and its log.
-
-    The log shows its end, or the place to which it is scrolled.
-    """
+    """Yield a rule, the activity and cost of the chosen attempt, and the end of its log."""
     shown, log = viewer.shown_attempt(look, snapshot), look.log
     if shown is None:
         yield _rule(log.title if log else "no attempt", width, look)
         return
-    yield _rule(f"{shown.title}{_where(look)}", width, look)
+    yield _rule(shown.title, width, look)
     title = shown.row["error"] if shown.worker_id == "" else shown.row["title"]
     yield Row(width).add(" ").fill(title or "", "strong").text()
     yield _facts(shown, look, age if snapshot["running"] else 0.0, width)
-    room = rows - ATTEMPT_ROWS
-    if log is None or room <= 0:
+    yield from _text(look, width, rows - ATTEMPT_ROWS)
+
+
+# --- one attempt ---
+
+OPENED_ROWS = 3
+"""Rows above the text of an open attempt: its name, its facts, and what happens now."""
+SECTIONS = ((viewer.Pane.LOG, "log"), (viewer.Pane.DIFF, "d diff"), (viewer.Pane.ABOUT, "y why"))
+PLACE_COLUMNS = 30
+TIMES_COLUMNS = 9
+
+
+def opened(
+    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+) -> Iterator[Text]:
+    """Yield the open attempt: its name and sections, its facts, what happens now, and a text.
+
+    On the full screen there is one row above the text.
+    """
+    shown = viewer.shown_attempt(look, snapshot)
+    if shown is None:
+        yield _rule("no attempt is open", width, look)
+        return
+    room = rows - opened_rows(look)
+    place = _place(shown, look, room)
+    yield _name_row(shown, look, width, place)
+    if not look.full:
+        yield _facts(shown, look, age if snapshot["running"] else 0.0, width)
+        yield _now_row(shown, snapshot, look, width, place)
+    yield from _text(look, width, room)
+
+
+def opened_rows(look: viewer.Look) -> int:
+    """Return the number of rows above the text of an open attempt."""
+    return 1 if look.full else OPENED_ROWS
+
+
+def text_columns(look: viewer.Look, width: int) -> int:
+    """Return the columns of a row of the text of an open attempt."""
+    return max(1, width - 1 - (TIMES_COLUMNS if _shows_times(look) else 0))
+
+
+def _shows_times(look: viewer.Look) -> bool:
+    return look.times and look.pane is viewer.Pane.LOG
+
+
+def _name_row(shown: viewer.ShownAttempt, look: viewer.Look, width: int, seen: str) -> Text:
+    """Return the rule with the attempt's name and title; at its right, what else there is."""
+    line = "─" if look.unicode else "-"
+    place = f" ({look.view.place})" if look.view is not None and look.view.place else ""
+    title = (look.view.title if look.view is not None else "") or shown.row.get("title") or ""
+    about = shown.title + place
+    if look.full:
+        ends = [(seen, _place_style(seen)), ("f back", "muted")]
+    else:
+        ends = [(text, "strong" if pane is look.pane else "muted") for pane, text in SECTIONS]
+    taken = sum(columns(text) + 2 for text, _ in ends) + 2
+    row = Row(width).add(f"{line * 2} ")
+    row.add(about, min(columns(about), max(0, row.room - taken)), "strong")
+    row.add(f": {title}" if title else "", max(0, min(columns(title) + 2, row.room - taken - 2)))
+    row.add(" ").add(line * max(0, row.room - taken + 2))
+    for text, style in ends:
+        row.add("  ").add(text, style=style)
+    return row.text()
+
+
+def _now_row(
+    shown: viewer.ShownAttempt, snapshot: viewer.Fields, look: viewer.Look, width: int, place: str
+) -> Text:
+    """Return what became of the issue, what a person can do, and which part of the text is seen."""
+    pin, keyed = look.opened, look.role in bindings.LIVE
+    landing = look.view.landing if look.view is not None else None
+    landed = landing.commit if landing is not None else ""
+    can = actions(shown.issue_id, snapshot) if keyed else ()
+    keys = ", ".join(f"{each.key} {each.label}" for each in can)
+    over = pin is not None and not shown.running
+    said = now(pin, snapshot, landed, keys) if pin is not None and over else keys
+    row = Row(width).add(" ")
+    row.fill(said, "attention" if can and over else "muted", leave=columns(place) + 3)
+    return row.add("  ").add(place, style=_place_style(place)).text()
+
+
+FOLLOWED = "following"
+
+
+def _place_style(place: str) -> str:
+    return "time" if place.endswith(FOLLOWED) else "muted"
+
+
+def _place(shown: viewer.ShownAttempt, look: viewer.Look, room: int) -> str:
+    """Return whether the end of the text is followed, or which line is seen; and the search."""
+    if (log := look.log) is None or not log.lines:
+        return ""
+    most = log.line_of(log.end)
+    if look.log_end is None and look.pane is viewer.Pane.LOG and shown.running:
+        at = FOLLOWED
+    elif look.log_end is None or len(log.lines) <= room:
+        at = counted(most, "line")
+    else:
+        at = f"line {log.line_of(max(look.log_end, log.first + room))} of {most}"
+    return f"/ {printable(look.log_find, PLACE_COLUMNS)}, {at}" if look.log_find else at
+
+
+DIFF_STYLES = {"+": "good", "-": "bad", "@": "time", "d": "strong"}
+"""First character of a line of a diff -> its style; ``d`` of ``diff --git``."""
+
+
+def _text(look: viewer.Look, width: int, room: int) -> Iterator[Text]:
+    """Yield the rows of a log or another text: its end, or the place to which it is scrolled."""
+    if (log := look.log) is None or room <= 0:
         return
     end = len(log.lines) if look.log_end is None else max(0, look.log_end - log.first)
-    for number in range(max(0, end - room), min(end, len(log.lines))):
-        row = Row(width, CHOSEN if look.log_found == log.first + number else "")
-        text = row.add(" ").fill(log.lines[number]).text()
-        if look.log_find and viewer.found_in(look.log_find, log.lines[number]) >= 0:
+    end = min(max(end, room), len(log.lines))
+    times = log.times if _shows_times(look) else ()
+    for number in range(max(0, end - room), end):
+        line = log.lines[number]
+        row = Row(width, CHOSEN if look.log_found == log.first + number else "").add(" ")
+        if times:
+            row.add(times[number], TIMES_COLUMNS, "muted")
+        text = row.fill(line, _line_style(look, line)).text()
+        if look.log_find and viewer.found_in(look.log_find, line) >= 0:
             text.highlight_words(
                 [look.log_find], "found", case_sensitive=not look.log_find.islower()
             )
@@ -393,12 +532,22 @@ def attempt(
         yield Row(width).add(" ").fill(log.title, "muted").text()
 
 
-def _where(look: viewer.Look) -> str:
-    """Return the last shown line of a log if that is not the end, and the searched text."""
-    if look.pane is not viewer.Pane.LOG or look.log is None:
-        return ""
-    at = f", line {look.log_end} of {look.log.end}" if look.log_end is not None else ""
-    return f"{at}, / {look.log_find}" if look.log_find else at
+def sentences(sections: Iterable[tuple[str, list[str]]], width: int) -> Iterator[str]:
+    """Yield headings and the lines below each, as rows of about ``width`` columns."""
+    for number, (heading, lines) in enumerate(sections):
+        yield from ["", heading] if number else [heading]
+        for line in lines:
+            text = line.lstrip()
+            indent = " " * (2 + len(line) - len(text))
+            yield from textwrap.wrap(
+                text, max(20, width), initial_indent=indent, subsequent_indent=f"{indent}  "
+            ) or [""]
+
+
+def _line_style(look: viewer.Look, line: str) -> str:
+    if look.pane is viewer.Pane.DIFF:
+        return DIFF_STYLES.get(line[:1], "")
+    return "strong" if look.pane is viewer.Pane.ABOUT and line[:1].strip() else ""
 
 
 _DIFFSTAT = (
@@ -424,7 +573,11 @@ def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int
         mark, style, kind = _mark(fields, unicode=look.unicode)
         row.add(" ").add(mark, 2, style).add(duration(fields["seconds"]), style="time").add("  ")
         if kind not in ("finish", "land"):
-            row.add(f"{_became(fields)}: {fields['error'] or fields['outcome']}  ", style=style)
+            again = look.in_attempt and look.view is not None and look.view.step(1) is not None
+            tried_again = f"{fields['outcome'].replace('_', ' ')}, tried again"
+            then = "asked, and went on" if kind == "asked" else tried_again
+            became = then if again else _became(fields)
+            row.add(f"{became}: {fields['error'] or fields['outcome']}  ", style=style)
     if (agent := fields.get("agent")) is not None:
         row.add(agent, style="agent").add("  ")
     progress = fields.get("progress")
@@ -438,34 +591,11 @@ def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int
     return row.add("  ").fill(spent, "muted").text()
 
 
-def quarantined(
-    snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int
-) -> Iterator[Text]:
-    """Yield a rule, and every quarantined issue with its reason, around the chosen one."""
-    part = viewer.Part.QUARANTINED
-    issues = viewer.rows_of(look, snapshot, part)
-    count, known = snapshot["queue"]["quarantined"], len(snapshot["quarantined"])
-    first_ones = f", the first {known} here" if known < count else ""
-    yield _rule(f"quarantined: {count}{first_ones}{_only(look, part)}", width, look, part)
-    if not issues:
-        text = "none of them" if known else "nothing is quarantined"
-        yield Row(width).add(f" {text}", style="muted").text()
-    chosen = viewer.chosen_at(look, issues, part)
-    first = max(0, chosen - (rows - 2))
-    id_room = id_columns(snapshot, width)
-    for index, issue in enumerate(issues[first : first + rows - 1], first):
-        row = Row(width, CHOSEN if index == chosen else "")
-        row.add(" ").add(_id(issue["issue_id"], id_room), id_room, "strong").add(" ")
-        many = counted(issue["attempts"], "attempt") if issue["attempts"] else "not landed"
-        row.add(many, 12, "attention")
-        yield row.fill(issue["error"]).text()
-
-
 def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) -> Iterator[Text]:
     """Yield a rule, what waits for a person's decision, and below it all about the chosen one."""
     part = viewer.Part.DECISIONS
     listed = viewer.rows_of(look, snapshot, part)
-    yield _rule(f"to decide: {len(listed)}{_only(look, part)}", width, look, part)
+    yield _rule(f"to decide: {len(listed)}{left_out(look, part)}", width, look, part)
     if not listed:
         text = "none of them" if look.find else "no question is open, and no branch awaits approval"
         yield Row(width).add(f" {text}", style="muted").text()
@@ -475,7 +605,7 @@ def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int)
     first = max(0, at - room + 1)
     for index, each in enumerate(listed[first : first + room], first):
         row = Row(width, CHOSEN if index == at else "").add(" ")
-        row.add(_id(each["issue_id"], id_room), id_room, "strong").add(" ")
+        row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
         row.add("asks" if "question" in each else "to approve", 11, "attention")
         yield row.fill(each["title"]).text()
     chosen = listed[at]
@@ -495,33 +625,43 @@ def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
         yield row["question"], ""
         return
     verified = "verified" if row["verified"] else "not verified"
+    verified = row["gate"]["text"] if row["gate"] else verified
     yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}, {verified}", "strong"
     yield row["diffstat"], ""
-    yield f"v approves, V rejects; 'diff {row['issue_id']}' shows the change", "muted"
+    yield row["message"], ""
+    yield "v approves, V rejects, d shows the change", "muted"
 
 
 def keys(look: viewer.Look, width: int) -> Iterator[Text]:
     """Yield a rule, and the meaning of each key."""
     yield _rule("keys", width, look)
-    for key, meaning in bindings.help_lines(look.role):
+    for key, meaning in bindings.help_lines(look.role)[look.top :]:
         yield Row(width).add(" ").add(key, 9, "strong").fill(meaning).text()
 
 
 def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     """Return the last row: the keys that are useful here, as many as fit."""
     pause = "resume" if snapshot["state"] in bindings.RESUMED else "pause"
-    fleet = "Enter open   Tab other list   2 landing   3 quarantined"
+    fleet = "Enter open   Tab other list   2 landing   3 quarantined   5 issues"
     if viewer.rows_of(viewer.Look(), snapshot, viewer.Part.DECISIONS):
         fleet = f"4 to decide   {fleet}"
     match look.pane:
         case viewer.Pane.LOG:
-            hint = "/ find   n N next   g G ends"
+            hint = "[ ] attempts   / find   w wrap   f full   g G ends   T times   S save"
+        case viewer.Pane.DIFF:
+            hint = "[ ] attempts   / find   w wrap   f full   g G ends   S save"
+        case viewer.Pane.ABOUT:
+            hint = "[ ] attempts   / find   f full   g G ends   S save"
         case viewer.Pane.QUARANTINE:
-            hint = "Enter open   r try again   a all   / filter"
+            hint = "Enter open   r try again   e its issues   a all   d diff   / filter"
+        case viewer.Pane.ISSUES:
+            hint = "Enter open   f states   s sort   r try again   e its issues   u ask   / filter"
         case viewer.Pane.DECISIONS:
             keyed = "i answer   v approve   V reject   " if look.role in bindings.LIVE else ""
-            hint = f"{keyed}Enter open"
-        case viewer.Pane.LANDING | viewer.Pane.HELP:
+            hint = f"{keyed}Enter open   d diff"
+        case viewer.Pane.LANDING:
+            hint = "Enter open   d diff   f landed, refused, waiting   / filter"
+        case viewer.Pane.HELP | viewer.Pane.PAGE:
             hint = ""
         case _ if look.role is viewer.Role.REPLAY:
             hint = f"space hold   + - speed   {fleet}   / filter"

@@ -152,7 +152,7 @@ def _sections(history: History) -> Iterator[Element]:
     if (money := findings.money_of(history)) is not None:
         yield tables.money(money, history)
     yield tables.slowest(history)
-    if history.limits or history.pauses:
+    if history.limits or history.pauses or history.waits:
         yield tables.stretches(history)
     if any(note.level != "info" for note in history.notes):
         yield tables.notes(history)

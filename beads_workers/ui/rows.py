@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from rich.cells import chop_cells
 from rich.text import Text
 
 from beads_workers.core.text import columns, printable
@@ -17,6 +18,21 @@ _AMBIGUOUS = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
 """Characters that join emoji, or select their form: terminals differ in the resulting width."""
 
 CHOSEN = "chosen"
+
+
+LINE_CHARS_MAX = 20_000
+"""Characters of one line that are wrapped: some programs print megabytes without a line end."""
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """Return a line as rows of at most ``width`` columns, safe to show; at least one."""
+    cut = len(line) > LINE_CHARS_MAX
+    text = printable(line[:LINE_CHARS_MAX]) + ("…" if cut else "")
+    if len(text) <= width and text.isascii():
+        return [text]
+    if text.isascii():
+        return [text[at : at + width] for at in range(0, len(text), width)]
+    return chop_cells(text.translate(_AMBIGUOUS), width) or [""]
 
 
 class Row:

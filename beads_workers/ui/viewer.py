@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from rich.color import ColorSystem
@@ -14,7 +16,18 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 
+from beads_workers.core.history import RUNNING
 from beads_workers.ui import theme
+from beads_workers.ui.attempt import (
+    AttemptView,
+    Pin,
+    pin_issue,
+    pin_outcome,
+    pin_worker,
+    running,
+)
+from beads_workers.ui.backlog import IssueBacklog, by_cause, entries, issue_rows
+from beads_workers.ui.words import STATE_TITLES
 
 
 class Role(Enum):
@@ -32,8 +45,16 @@ class Pane(Enum):
     LANDING = "landing"
     QUARANTINE = "quarantined"
     DECISIONS = "to decide"
+    ISSUES = "issues"
     LOG = "log"
+    DIFF = "diff"
+    ABOUT = "why"
     HELP = "help"
+    PAGE = "live page"
+
+
+ATTEMPT = (Pane.LOG, Pane.DIFF, Pane.ABOUT)
+"""The sections of the view of one attempt, in their order."""
 
 
 class Part(Enum):
@@ -41,11 +62,36 @@ class Part(Enum):
 
     WORKERS = "workers"
     ENDED = "ended"
+    LANDING = "landing"
     QUARANTINED = "quarantined"
     DECISIONS = "to decide"
+    ISSUES = "issues"
+
+
+OWN_PARTS = {
+    Pane.LANDING: Part.LANDING,
+    Pane.QUARANTINE: Part.QUARANTINED,
+    Pane.DECISIONS: Part.DECISIONS,
+    Pane.ISSUES: Part.ISSUES,
+}
+"""Panes that are one list."""
+PANES = {part: pane for pane, part in OWN_PARTS.items()}
+"""List -> its pane, if that is not ``Pane.FLEET``."""
 
 
 Fields = Mapping[str, Any]
+
+FOLDED = (Part.QUARANTINED, Part.ISSUES)
+"""Lists in which quarantined issues of one cause are one row, see ``backlog.entries``."""
+
+WAITS, REFUSED = "waits", "refused"
+"""Verdicts of rows of ``Part.LANDING`` beside those of the lander: branches that wait to land, and
+those that are quarantined."""
+
+
+def _is_in(state: str, row: Fields) -> bool:
+    return bool(row["state"] == state)
+
 
 STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
     Part.WORKERS: {
@@ -56,8 +102,14 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
         "failed": lambda row: row["decision"] not in ("finish", "land"),
         "done": lambda row: row["decision"] in ("finish", "land"),
     },
+    Part.LANDING: {
+        "landed": lambda row: row["verdict"] == "landed",
+        "refused": lambda row: row["verdict"] not in ("landed", WAITS),
+        "waiting": lambda row: row["verdict"] == WAITS,
+    },
     Part.QUARANTINED: {},
     Part.DECISIONS: {},
+    Part.ISSUES: {title: partial(_is_in, state.value) for state, title in STATE_TITLES.items()},
 }
 """Filters of a list that ``f`` cycles through, after all rows."""
 
@@ -103,7 +155,19 @@ class SayPage:
     """Wish: show the address of the live page."""
 
 
-Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Wish: write the shown text to a new file; ``path``: as it was typed."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """Wish: ask the tracker for its issues now."""
+
+
+Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage | Save | LookAgain
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +180,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What a person types for an issue; ``control``: the request that sends it."""
+    """What a person types for an issue.
+
+    ``control``: the request that sends it; "" for the name of a file (``Save``).
+    """
 
     label: str
     control: str
@@ -124,29 +191,67 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownLog:
-    """A log, or the end of a long one.
+class PageCard:
+    """How to open the live page. ``tunnel``: the command with which another machine reaches it.
 
-    ``first``: number of lines before these. ``changes``: changes of the attempt in its worktree so
-    far, in git's words.
+    ``code``: its address as a QR code, a text of ``0`` and ``1`` for each row; empty without one.
+    """
+
+    url: str
+    tunnel: str
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLog:
+    """A log, or the end of a long one; or another text in its place.
+
+    ``lines``: rows of the screen. ``first``: number of lines before these. ``changes``: changes of
+    the attempt in its worktree so far, in git's words. ``cuts``: the indexes of rows that go on
+    with the line of the row before, in order. ``times``: when each row came, "" if that is not
+    known; empty if times are not shown.
     """
 
     title: str
     lines: Sequence[str] = ()
     first: int = 0
     changes: str = ""
+    cuts: Sequence[int] = ()
+    times: Sequence[str] = ()
 
     @property
     def end(self) -> int:
-        """Number of lines in all."""
+        """Number of rows in all."""
         return self.first + len(self.lines)
+
+    def line_of(self, row: int) -> int:
+        """Return the number of lines that end at or before this number of rows."""
+        return row - bisect_right(self.cuts, row - 1 - self.first)
+
+    def row_of(self, line: int) -> int:
+        """Return the number of rows up to the end of the first row of a line."""
+        lines_before = line - 1 - self.first
+        cuts = range(len(self.cuts))
+        return line + bisect_left(cuts, lines_before, key=lambda at: self.cuts[at] - at - 1)
+
+    def whole_lines(self) -> Iterator[tuple[int, str]]:
+        """Yield each line, with the index of its first row."""
+        if not self.cuts:
+            yield from enumerate(self.lines)
+            return
+        goes_on, begin = set(self.cuts), 0
+        for at in range(1, len(self.lines) + 1):
+            if at not in goes_on:
+                yield begin, "".join(self.lines[begin:at])
+                begin = at
 
 
 @dataclass(frozen=True, slots=True)
 class ShownAttempt:
     """The selected attempt. ``row``: its row of the snapshot, with further fields.
 
-    ``worker_id``: its worker, "" if that is no longer known.
+    ``worker_id``: its worker, "" if that is no longer known. ``run_id``: "" for the run of the
+    snapshot.
     """
 
     issue_id: str
@@ -154,13 +259,14 @@ class ShownAttempt:
     worker_id: str
     running: bool
     row: Fields
+    run_id: str = ""
 
     @property
     def title(self) -> str:
         """``W1 runs app-1, attempt 2``."""
         does = "runs" if self.running else "ran"
         who = f"{self.worker_id} {does} " if self.worker_id else ""
-        return f"{who}{self.issue_id}, attempt {self.attempt}"
+        return f"{who}{self.issue_id}" + (f", attempt {self.attempt}" if self.attempt else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +275,20 @@ class Look:
 
     ``part``: the list that the arrows are in; ``chosen``: the key of each list's chosen row.
 
-    ``states``: filter of each list; a list without one shows all rows. ``find``: only rows with
-    this text. ``order``: of ``ORDERS``, "" for names. ``log_end``: the last shown line of the log,
-    None while the log is followed; ``log_find``: the text that is searched in the log;
-    ``log_found``: the line where it was found last. ``top``: scroll position of the landing pane.
-    ``typed``: text after ``/``, or of ``writing``; None while nobody types. ``message``: the last
-    answer of the fleet. ``caption``: comment of a demo on the moment. ``unicode``: whether the
-    terminal can show more than ASCII.
+    ``states``: filter of each list; a list without one shows all rows. ``finds``: of each pane, the
+    text that its rows must have. ``order``: of ``ORDERS``, "" for names. ``backlog``: the last
+    answer of the tracker, None before the first; ``now``: epoch seconds while it is shown;
+    ``issue_order``: of ``backlog.ORDERS``, "" for the
+    usual one; ``unfolded``: keys of the causes whose issues are listed. ``back``: the pane to which
+    another one leads back, if that is not the fleet. ``typed``: text after ``/``, or of
+    ``writing``; None while nobody types. ``message``: the last answer of the fleet. ``caption``:
+    comment of a demo on the moment. ``unicode``: whether the terminal can show more than ASCII.
+
+    The view of one attempt: ``opened``: which; ``view``: what the journals have of it. ``log``: the
+    text of its section. ``log_end``: the last shown row, None while the end is followed.
+    ``log_find``: the text that is searched; ``log_found``: the row where it was found last.
+    ``wrap``: long lines go on in the next row; ``times``: each line has its time; ``full``: nothing
+    else is on the screen. ``top``: scroll position of the help. ``card``: of the live page.
     """
 
     role: Role = Role.WATCH
@@ -183,11 +296,21 @@ class Look:
     part: Part = Part.WORKERS
     chosen: Mapping[Part, str] = field(default_factory=dict)
     states: Mapping[Part, str] = field(default_factory=dict)
-    find: str = ""
+    finds: Mapping[Pane, str] = field(default_factory=dict)
     order: str = ""
+    backlog: IssueBacklog | None = None
+    issue_order: str = ""
+    now: float = 0.0
+    unfolded: frozenset[str] = frozenset()
+    back: Mapping[Pane, Pane] = field(default_factory=dict)
+    opened: Pin | None = None
+    view: AttemptView | None = None
     log_end: int | None = None
     log_find: str = ""
     log_found: int | None = None
+    wrap: bool = False
+    times: bool = False
+    full: bool = False
     top: int = 0
     typed: str | None = None
     writing: Writing | None = None
@@ -195,7 +318,18 @@ class Look:
     message: str = ""
     caption: str = ""
     log: ShownLog | None = None
+    card: PageCard | None = None
     unicode: bool = True
+
+    @property
+    def find(self) -> str:
+        """The text that the rows of this pane must have."""
+        return self.finds.get(self.pane, "")
+
+    @property
+    def in_attempt(self) -> bool:
+        """Whether one attempt is open."""
+        return self.pane in ATTEMPT and self.opened is not None
 
 
 Pressed = tuple[Look, Wish | None]
@@ -212,22 +346,38 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
                 rows.sort(key=ORDERS[look.order], reverse=True)
         case Part.ENDED:
             rows = list(reversed(snapshot["outcomes"]))
+        case Part.LANDING:
+            rows = _landing_rows(snapshot)
         case Part.QUARANTINED:
-            rows = list(snapshot["quarantined"])
+            rows = by_cause(snapshot["quarantined"])
+        case Part.ISSUES:
+            rows = [*issue_rows(look.backlog, snapshot, look.issue_order)]
         case Part.DECISIONS:
-            landing = snapshot["landing"] or {"awaiting_approval": ()}
-            rows = [*snapshot["questions"], *landing["awaiting_approval"]]
+            rows = [*snapshot["questions"], *snapshot["approvals"]]
     if shown := STATES[part].get(look.states.get(part, "")):
         rows = [row for row in rows if shown(row)]
-    if look.find:
-        rows = [row for row in rows if _says(row, look.find)]
-    return rows
+    if find := look.finds.get(PANES.get(part, Pane.FLEET), ""):
+        rows = [row for row in rows if _says(row, find)]
+    return [*entries(rows, look.unfolded)] if part in FOLDED else rows
+
+
+def _landing_rows(snapshot: Fields) -> list[Fields]:
+    """Return the branches that wait, those that do not land, and the last verdicts."""
+    if (landing := snapshot["landing"]) is None:
+        return []
+    waiting = ({**row, "verdict": WAITS, "at": 0} for row in landing["waiting_to_land"])
+    refused = ({**row, "verdict": REFUSED, "at": 0} for row in landing["refused"])
+    return [*waiting, *refused, *reversed(landing["last"])]
 
 
 def key_of(part: Part, row: Fields) -> str:
     """Return the key of a row, which does not depend on its place."""
+    if part in FOLDED and "key" in row:
+        return str(row["key"])
     if part is Part.WORKERS:
         return str(row["worker_id"])
+    if part is Part.LANDING:
+        return f"{row['issue_id']} {row['verdict']} {row['at']}"
     return f"{row['issue_id']} {row['at']}" if part is Part.ENDED else str(row["issue_id"])
 
 
@@ -243,26 +393,60 @@ def chosen_row(look: Look, snapshot: Fields, part: Part) -> Fields | None:
     return rows[chosen_at(look, rows, part)] if rows else None
 
 
-def shown_attempt(look: Look, snapshot: Fields) -> ShownAttempt | None:
-    """Return the attempt of the chosen row: a worker's current or last one, or an ended one."""
-    row = chosen_row(look, snapshot, look.part)
-    if row is None:
-        return None
-    if look.part is Part.WORKERS and (issue_id := row["issue_id"]) is not None:
-        return ShownAttempt(issue_id, row["attempt"], row["worker_id"], running=True, row=row)
+def pin_of(look: Look, snapshot: Fields, row: Fields) -> Pin | None:
+    """Return the pin of the attempt of a row of the list that the arrows are in.
+
+    Of an idle worker, that is its last attempt, and of an issue its newest one. None if nothing has
+    run there.
+    """
     if look.part is Part.ENDED:
-        return _ended(row)
-    name = "worker_id" if look.part is Part.WORKERS else "issue_id"
-    last = (each for each in reversed(snapshot["outcomes"]) if each[name] == row[name])
-    if (found := next(last, None)) is not None:
-        return _ended(found)
-    if look.part is not Part.QUARANTINED:
-        return None
-    return ShownAttempt(row["issue_id"], row["attempts"], "", running=False, row=row)
+        return pin_outcome(row, snapshot)
+    if look.part is not Part.WORKERS:
+        return pin_issue(row["issue_id"], snapshot)
+    if row["issue_id"] is not None:
+        return pin_worker(row, snapshot)
+    ran = (each for each in reversed(snapshot["outcomes"]) if each["worker_id"] == row["worker_id"])
+    return next((pin_outcome(each, snapshot) for each in ran), None)
 
 
-def _ended(row: Fields) -> ShownAttempt:
-    return ShownAttempt(row["issue_id"], row["attempt"], row["worker_id"], running=False, row=row)
+def shown_attempt(look: Look, snapshot: Fields) -> ShownAttempt | None:
+    """Return the attempt that is open, or else that of the chosen row."""
+    if look.in_attempt:
+        assert look.opened is not None, "an attempt is open"
+        return _pinned(look.opened, look.view, snapshot)
+    row = chosen_row(look, snapshot, look.part)
+    pin = pin_of(look, snapshot, row) if row is not None else None
+    return _pinned(pin, None, snapshot) if pin is not None else None
+
+
+def _pinned(pin: Pin, view: AttemptView | None, snapshot: Fields) -> ShownAttempt:
+    if (row := running(pin, snapshot)) is not None:
+        return ShownAttempt(pin.issue_id, pin.number, pin.worker_id, running=True, row=row)
+    tried = view.tried if view is not None else None
+    if tried is not None and tried.attempt.outcome != RUNNING:
+        return _ended(tried.row, pin.run_id)
+    name = (pin.issue_id, pin.number, pin.worker_id)
+    for outcome in reversed(snapshot["outcomes"]):
+        if (outcome["issue_id"], outcome["attempt"], outcome["worker_id"]) != name:
+            continue
+        if pin.run_id == snapshot["run_id"] and pin.ended_at in (None, outcome["at"]):
+            return _ended(outcome)
+    if tried is not None:
+        return _ended(tried.row, pin.run_id)
+    known = (row for row in snapshot["quarantined"] if row["issue_id"] == pin.issue_id)
+    row = next(known, {"issue_id": pin.issue_id, "error": ""})
+    return ShownAttempt(pin.issue_id, pin.number, "", False, row, pin.run_id)
+
+
+def needing_you(snapshot: Fields) -> list[str]:
+    """Return the issues that need a person, the most pressing first: those with questions, branches
+    that await approval, quarantined issues."""
+    rows = (*snapshot["questions"], *snapshot["approvals"], *snapshot["quarantined"])
+    return [row["issue_id"] for row in rows]
+
+
+def _ended(row: Fields, run_id: str = "") -> ShownAttempt:
+    return ShownAttempt(row["issue_id"], row["attempt"], row["worker_id"], False, row, run_id)
 
 
 def _says(row: Fields, text: str) -> bool:
@@ -274,6 +458,15 @@ def _says(row: Fields, text: str) -> bool:
 def found_in(text: str, line: str) -> int:
     """Return where a line of a log has the text, -1 if nowhere; lower case matches any case."""
     return (line.lower() if text.islower() else line).find(text)
+
+
+def placed(look: Look, log: ShownLog) -> Look:
+    """Return the view with this text: if it is wrapped otherwise, at the same line as before."""
+    old = look.log
+    if old is None or look.log_end is None or (old.first, old.cuts) == (log.first, log.cuts):
+        return replace(look, log=log)
+    end = log.row_of(min(old.line_of(look.log_end), log.line_of(log.end)))
+    return replace(look, log=log, log_end=end, log_found=None)
 
 
 # --- renderer ------------------------------------------------------------------------------------

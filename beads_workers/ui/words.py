@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from enum import Enum
 
 # --- states --------------------------------------------------------------------------------------
 
@@ -51,6 +52,38 @@ FATE_WORDS = {
     "not_ours": "not ours",
 }
 """Words for the values of ``history.Fate``."""
+
+# --- backlog -------------------------------------------------------------------------------------
+
+
+class State(Enum):
+    """States of issues, in the order of their groups: the first two wait for a person."""
+
+    NEEDS_YOU = "needs_you"
+    QUARANTINED = "quarantined"
+    RUNNING = "running"
+    LANDING = "landing"
+    RETRYING = "retrying"
+    READY = "ready"
+    BLOCKED = "blocked"
+    LEFT_ALONE = "left_alone"
+    CLOSED = "closed"
+
+
+STATE_TITLES = {
+    State.NEEDS_YOU: "needs you",
+    State.QUARANTINED: "quarantined",
+    State.RUNNING: "in progress",
+    State.LANDING: "done, and on the way in",
+    State.RETRYING: "waiting for a retry",
+    State.READY: "ready",
+    State.BLOCKED: "blocked",
+    State.LEFT_ALONE: "left alone",
+    State.CLOSED: "closed",
+}
+
+ORDER_NAMES = ("priority", "time", "id", "title")
+"""Orders of issues; the first one is the usual one."""
 
 
 # --- times ---------------------------------------------------------------------------------------

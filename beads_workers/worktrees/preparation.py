@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from beads_workers.core.model import OCCUPIED
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.worktrees import making, pool, programs, removal
@@ -26,8 +27,16 @@ NAMES_MAX = 1000
 """Number of worktrees of one attempt after which something must be wrong."""
 
 
+class Occupied(Exception):
+    """A person stands in a worktree of the issue: nothing is touched; ``str()`` says who."""
+
+    def __init__(self, folder: str, who: str) -> None:
+        super().__init__(f"you stand in its worktree ({who})")
+        self.folder = folder
+
+
 def prepare(asked: Preparation) -> None:
-    """Make the worktree and name it in the place file; raises ``CannotPrepare``."""
+    """Make the worktree and name it in the place file; raises ``CannotPrepare``, ``Occupied``."""
     settings = asked.worktrees
     records = Records(Path(settings.state_directory))
     place_file = Path(asked.place_file)
@@ -35,9 +44,12 @@ def prepare(asked: Preparation) -> None:
     # From here on the worktree of this worker's last task is not in use.
     place_file.unlink(missing_ok=True)
     # Before that worktree is removed: a session is found again only in its own folder.
-    goes_on = asked.continues and _go_on(asked, records, place_file)
+    occupied = _occupied(asked.issue_id, records)
+    goes_on = not occupied and asked.continues and _go_on(asked, records, place_file)
     if last is not None and (record := records.find(last)) is not None:
         removal.tidy(records, [record])
+    if occupied:
+        raise occupied
     if goes_on:
         return
     try:
@@ -116,6 +128,17 @@ def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
         )
 
 
+def _occupied(issue_id: str, records: Records) -> Occupied | None:
+    """Return the first worktree of the issue in which a person stands."""
+    for record in records.of_issue(issue_id):
+        # Imported here: the first attempt of an issue has no worktree to look at.
+        from beads_workers.runtime.occupants import described, staying
+
+        if found := staying(record.path, records.state_directory):
+            return Occupied(record.path, described(found))
+    return None
+
+
 def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
     """Take over the newest worktree of the issue, if there is one.
 
@@ -123,7 +146,7 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
     one worker at a time. The record is locked until the place file names the worktree. Otherwise
     the last user would remove it.
     """
-    of_issue = [record for record in records.all() if record.issue_id == asked.issue_id]
+    of_issue = records.of_issue(asked.issue_id)
     for record in sorted(of_issue, key=records.written_at, reverse=True):
         lock = records.lock(record)
         if lock is None:
@@ -187,9 +210,13 @@ def _is_free(settings: Worktrees, record: WorktreeRecord) -> bool:
 
 
 def main() -> int:
-    """Run the step: see the module text. Return 0, or 1 after printing why."""
+    """Run the step: see the module text. Return 0, or another status after printing why:
+    ``EX_TEMPFAIL``, and the folder before the reason, if a person stands there."""
     try:
         prepare(read_preparation(sys.stdin.read()))
+    except Occupied as error:
+        making.say(f"{OCCUPIED}{error.folder}\n{error}")
+        return os.EX_TEMPFAIL
     except making.CannotPrepare as error:
         making.say(str(error))
         return 1

@@ -24,7 +24,7 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.settings import Worktrees
-from beads_workers.executors.files import place_file
+from beads_workers.executors.files import file_name, place_file
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.project import WORKTREE_MARK
 
@@ -81,6 +81,12 @@ class Records:
         found = self._read()
         taken = {record.token for record in found if record.issue_id}
         return [record for record in found if record.issue_id or record.token not in taken]
+
+    def of_issue(self, issue_id: str) -> list[WorktreeRecord]:
+        """Return the records of this issue's worktrees; reads no others."""
+        names = (path.stem for path in self.folder.glob(f"{file_name(issue_id)}.*.json"))
+        found = (self.find(name) for name in sorted(names))
+        return [each for each in found if each is not None and each.issue_id == issue_id]
 
     def made_ahead(self) -> list[WorktreeRecord]:
         """Return the records of worktrees made ahead that no attempt has taken."""

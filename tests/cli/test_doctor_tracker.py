@@ -171,6 +171,14 @@ def test_a_database_that_is_none_is_put_aside_by_the_remedy(sqlite_project: Pati
     assert database.with_name("tracker.db.broken").exists()
 
 
+def test_issues_that_agents_filed_are_counted_as_such(sqlite_project: Patient) -> None:
+    script = "beads-workers add mine; BEADS_ACTOR=beads-workers/host/run/W1 beads-workers add found"
+    assert sqlite_project.type(script).returncode == 0
+    text = sqlite_project.doctor("--agent", "claude").one("issues")["text"]
+    assert text.startswith("1 ready, 0 blocked, 1 filed by agents, which wait for you")
+    assert sqlite_project.doctor("--", "true").one("issues")["text"] == "2 ready, 0 blocked"
+
+
 def test_counts_are_those_of_the_filters(sqlite_project: Patient) -> None:
     script = "a=$(beads-workers add one); beads-workers add two --dep $a -l x"
     assert sqlite_project.type(script).returncode == 0

@@ -1,11 +1,22 @@
-"""Replays: each snapshot when its time has come, and never a long wait for nothing."""
+"""Feeds: a replay's snapshots come in time, and who watches a restarted fleet goes on."""
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.feeds import PAUSE_SECONDS_MAX, ReplayFeed
+import pytest
+
+from beads_workers.cli.client import try_to_connect
+from beads_workers.cli.feeds import PAUSE_SECONDS_MAX, FleetFeed, ReplayFeed
+from beads_workers.runtime.endings import RESTART_FILE
 from beads_workers.ui.viewer import Faster
 
 
@@ -43,3 +54,90 @@ def test_the_age_between_two_snapshots_never_passes_the_next() -> None:
     feed = ReplayFeed(iter(snapshots(0.5, 0.75)), speed=1e6)
     time.sleep(0.001)
     assert feed.age() <= 0.5
+
+
+# --- a fleet that is restarted -------------------------------------------------------------------
+
+
+class Fleets:
+    """A run directory with the control socket of one fleet after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(folder / "control"))
+        self._server.listen()
+        (folder / "run.json").write_text(json.dumps({"control_socket": str(folder / "control")}))
+
+    def accept(self, run_id: str) -> socket.socket:
+        """The fleet's end of the next connection, which shows this run."""
+        connection, _ = self._server.accept()
+        (self.folder / "runs" / run_id).mkdir(parents=True)
+        shown = {"snapshot": {"run_id": run_id, "uptime_seconds": 1.0}}
+        connection.sendall(json.dumps(shown).encode() + b"\n")
+        return connection
+
+    def restarts(self, run_id: str, pid: int) -> None:
+        """As ``restart`` says it."""
+        (self.folder / "runs" / run_id / RESTART_FILE).write_text(str(pid))
+
+
+@pytest.fixture
+def fleets() -> Iterator[Fleets]:
+    """In a folder with a short path."""
+    with tempfile.TemporaryDirectory(prefix="bw-feed-") as folder:
+        yield Fleets(Path(folder))
+
+
+def shown_run(feed: FleetFeed) -> str:
+    """The run of the next snapshot, "" if the feed ends before."""
+    until = time.monotonic() + 20.0
+    while not feed.ended and time.monotonic() < until:
+        for message in feed.take():
+            if "snapshot" in message:
+                return str(message["snapshot"]["run_id"])
+        time.sleep(0.01)
+    return ""
+
+
+def begin(fleets: Fleets, directory: Path | None) -> tuple[FleetFeed, socket.socket]:
+    """A feed that has shown the first run, and the fleet's end of it."""
+    client = try_to_connect(fleets.folder)
+    assert client is not None
+    feed, fleet = FleetFeed(client, directory), fleets.accept("first")
+    assert shown_run(feed) == "first"
+    return feed, fleet
+
+
+def test_who_watches_a_fleet_that_is_restarted_goes_on_with_the_next(fleets: Fleets) -> None:
+    feed, fleet = begin(fleets, fleets.folder)
+    fleets.restarts("first", os.getpid())
+    fleet.close()
+    while not (said := feed.take()):
+        time.sleep(0.01)
+    assert "restarted" in said[0]["text"] and not feed.ended
+    assert feed.sockets() == [] and feed.deadline() is not None
+    while feed.deadline() is not None:
+        feed.take()
+    second = fleets.accept("second")
+    assert shown_run(feed) == "second" and feed.sockets()
+    second.close()
+    assert shown_run(feed) == "" and feed.ended, "that one was only stopped"
+
+
+def test_nobody_waits_for_a_fleet_that_is_stopped_or_whose_restart_has_died(
+    fleets: Fleets,
+) -> None:
+    died = subprocess.Popen(["true"])
+    died.wait()
+    feed, fleet = begin(fleets, fleets.folder)
+    fleets.restarts("first", died.pid)
+    fleet.close()
+    assert shown_run(feed) == "" and feed.ended
+
+
+def test_the_owner_of_a_fleet_does_not_go_over_to_another(fleets: Fleets) -> None:
+    feed, fleet = begin(fleets, None)
+    fleets.restarts("first", os.getpid())
+    fleet.close()
+    assert shown_run(feed) == "" and feed.ended

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from beads_workers.cli import log_tail
-from beads_workers.cli.log_tail import LogFile, LogTail, WorktreeDiff
+from beads_workers.cli.attempts import save
+from beads_workers.cli.log_tail import LogFile, LogTail, WorktreeDiff, Wrapping
 from beads_workers.core import journal as rec
+from beads_workers.core.history import Attempt
+from beads_workers.core.text import columns
 from beads_workers.executors.files import log_file, output_file
-from beads_workers.ui.viewer import Look, Part, ShownAttempt
+from beads_workers.ui import bindings
+from beads_workers.ui.attempt import AttemptView, Pin, Tried
+from beads_workers.ui.viewer import Look, Pane, Part, ShownAttempt, ShownLog
 from tests.cli.test_agent_logs import BEGINS, EDITS, NOISE
 from tests.support.repository import git
 from tests.support.worktrees import World
@@ -119,6 +130,109 @@ def test_a_log_that_was_cut_or_is_gone_is_read_anew(tmp_path: Path) -> None:
     assert of(Look(), tmp_path, *records, tail=tail) == ["new"]
     path.unlink()
     assert of(Look(), tmp_path, *records, tail=tail) == []
+
+
+def test_the_log_of_an_open_attempt_is_read_in_the_folder_of_its_own_run(tmp_path: Path) -> None:
+    earlier = "20261120-031500.000-aaaaaa"
+    add(Path(log_file(str(tmp_path / earlier), "app-1", 2)), "in the run before\n")
+    add(Path(output_file(run_folder(tmp_path), "W1")), "of another attempt\n")
+    look = Look(pane=Pane.LOG, opened=Pin("app-1", earlier, 2, "W1"))
+    one = Attempt("r", "app-1", "", 2, "W1", 2, 1.0, 2.0, 1.0, "error")
+    view = AttemptView(Pin("app-1", earlier, 2, "W1"), "", (Tried(earlier, 1.0, one),), 0)
+    assert of(replace(look, view=view), tmp_path, *fleet(1, busy=1)) == ["in the run before"]
+    assert of(look, tmp_path, *fleet(1, busy=1)) == ["in the run before"]
+
+
+def test_an_open_log_does_not_go_over_to_what_its_worker_runs_next(tmp_path: Path) -> None:
+    folder, records = run_folder(tmp_path), fleet(1, busy=1)
+    tail, path = LogTail(tmp_path.joinpath), Path(output_file(folder, "W1"))
+    look, _ = bindings.press(Look(), "enter", after(*records))
+    add(path, "one\n")
+    assert of(look, tmp_path, *records, tail=tail) == ["one"]
+    path.rename(log_file(folder, "app-1", 1))
+    add(path, "of the next\n")
+    records += [ended("app-1"), rec.Started("app-2", "W1", 1, "r2", "next")]
+    assert of(look, tmp_path, *records, tail=tail) == ["one"]
+
+
+def test_lines_have_the_time_at_which_they_came_or_that_their_agent_says(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    said = json.loads(EDITS) | {"timestamp": "2026-11-28T03:04:05Z"}
+    add(path, f"{BEGINS}\nold\n{json.dumps(said)}\n")
+    log = LogFile(path)
+    log.read()
+    at = datetime.fromisoformat("2026-11-28T03:04:05Z").timestamp()
+    assert log.times == ["", "", time.strftime("%H:%M:%S", time.localtime(at))]
+    add(path, "new\n")
+    log.read()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", log.times[-1]) and len(log.times) == len(log.lines)
+    moved = tmp_path / "moved"
+    path.rename(moved)
+    later = LogFile(moved)
+    later.read()
+    assert later.times[-1] == ""
+    later.goes_on_with(log)
+    assert later.times == log.times
+
+
+# --- rows of a text ------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text("ab \u65e5\u0301", max_size=40)), st.integers(1, 12), st.data())
+def test_a_text_that_grows_is_wrapped_as_if_it_had_been_there_at_once(
+    lines: list[str], width: int, data: st.DataObject
+) -> None:
+    wrapping = Wrapping()
+    for end in sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=4))):
+        # The last line may not be whole yet.
+        wrapping.of(ShownLog("x", [*lines[:end], "begun"]), width)
+    whole = wrapping.of(ShownLog("x", lines), width)
+    assert whole == Wrapping().of(ShownLog("x", lines), width)
+    assert all(columns(row) <= max(2, width) for row in whole.lines)
+
+
+@given(
+    st.lists(st.text("ab ", max_size=20), min_size=8, max_size=30),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 5)), max_size=5),
+)
+def test_a_text_that_loses_its_beginning_is_wrapped_as_if_it_had_begun_there(
+    lines: list[str], steps: list[tuple[int, int]]
+) -> None:
+    wrapping, first, end = Wrapping(), 0, 1
+    for lost, more in steps:
+        end = min(len(lines), end + more)
+        first = min(first + lost, end - 1)
+        text = ShownLog("x", lines[first:end], first)
+        assert wrapping.of(text, 7) == Wrapping().of(text, 7)
+
+
+def test_a_row_of_a_wrapped_text_is_safe_to_show_and_only_a_lines_first_one_has_its_time() -> None:
+    text = ShownLog("x", ["\x1b[2J\u202e", "b" * 9], times=("", "12:00:00"))
+    shown = Wrapping().of(text, 6)
+    assert list(shown.lines) == ["\\x1b[2", "J\\u202", "e", "bbbbbb", "bbb"]
+    assert list(shown.times) == ["", "", "", "12:00:00", ""]
+    assert Wrapping().of(ShownLog("x"), 6).lines == []
+
+
+# --- saving --------------------------------------------------------------------------------------
+
+
+def test_a_whole_log_is_saved_as_it_is_read_and_no_file_is_replaced(tmp_path: Path) -> None:
+    log, there = tmp_path / "log", tmp_path / "there"
+    add(log, f"{BEGINS}\n{EDITS}\n\x1b[31mred\x1b[m\n")
+    said = save(str(tmp_path / "new"), log, ["only the end"])
+    assert said == f"3 lines in {tmp_path / 'new'}"
+    assert (tmp_path / "new").read_text() == f"{BEGINS}\nediting a.py\nred\n"
+    there.write_text("mine\n")
+    (tmp_path / "link").symlink_to(there)
+    for name in ("there", "link"):
+        assert "is there already" in save(str(tmp_path / name), None, ["x"])
+    assert there.read_text() == "mine\n"
+    assert "cannot be written: No such file" in save(str(tmp_path / "no" / "x"), None, [])
+    assert "cannot be written" in save("~nobody-of-this-name/x", None, [])
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+    assert save(str(tmp_path / "diff"), None, ["+a", "-b"]).startswith("2 lines in ")
+    assert (tmp_path / "diff").read_text() == "+a\n-b\n"
 
 
 # --- what an attempt has changed -----------------------------------------------------------------

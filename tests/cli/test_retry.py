@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from beads_workers.cli.application import build
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.model import IssueId
-from beads_workers.exits import EXIT_USAGE
+from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call
 
@@ -30,7 +30,25 @@ def test_all_that_a_run_quarantined_is_opened_again(tmp_path: Path) -> None:
     assert (again.returncode, again.stdout) == (0, "nothing is quarantined\n")
 
 
-@pytest.mark.parametrize("arguments", [[], ["bw-1", "--all"]])
+def test_all_of_one_cause_are_opened_again_and_the_others_stay(tmp_path: Path) -> None:
+    project = EmbeddedProject(tmp_path)
+    fails = [["sh", "-c", f"echo cannot parse conf/{n}.toml; exit 1"] for n in (1, 2)]
+    project.create_many({"command": each} for each in (*fails, ["false"]))
+    call(project, "start", "-n", "2", "--until-empty", "--max-attempts", "1")
+    told = call(project, "status").stdout
+    assert "quarantined 2 x cannot parse #: bw-1 bw-2; beads-workers retry --cause" in told
+    unknown = call(project, "retry", "--cause", "cannot write")
+    assert (unknown.returncode, unknown.stdout) == (EXIT_UNKNOWN, "")
+    assert "nothing is quarantined for that cause" in unknown.stderr
+    done = call(project, "retry", "--cause", "cannot parse #", "--json")
+    assert sorted(json.loads(done.stdout)["reopened"]) == ["bw-1", "bw-2"]
+    assert project.read_all()[IssueId("bw-3")][0] == "blocked"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["bw-1", "--all"], ["--all", "--cause", "x"], ["bw-1", "--cause", "x"], ["--cause", " "]],
+)
 def test_either_all_or_some(arguments: list[str]) -> None:
     done = CliRunner().invoke(build(["retry"]), ["retry", *arguments])
     assert isinstance(done.exception, CommandError)

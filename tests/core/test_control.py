@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from beads_workers.core import events as ev
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.commands import Answer, Command, HangUp
 from beads_workers.core.events import ConnId
+from beads_workers.core.framing import ProtocolError
 from beads_workers.core.journal import Checkpointed
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
@@ -110,6 +113,26 @@ def test_retry_reopens_what_was_quarantined_with_a_clean_history() -> None:
     assert asked(play, RetryAskedFor(T, (A,))) == Answer(T, "will be retried: a")
     assert (Action.REOPEN, "a") in play.pending()
     assert play.core._parts.retry_state.history(A).charged == 0
+
+
+def test_all_of_one_cause_can_be_retried_and_no_other() -> None:
+    errors = {"a": "a: exit 3", "b": "b: exit 4", "c": "no rule"}
+    play = playbook.Play(
+        checkpointed=[Checkpointed(i, charged=3, quarantined=True, error=errors[i]) for i in "abc"]
+    )
+    assert asked(play, RetryAskedFor(T, (), quarantined=True, cause="Exit #")) == Answer(
+        T, "will be retried: a, b"
+    )
+    assert asked(play, RetryAskedFor(T, (), quarantined=True, cause="exit 7")) == Answer(
+        T, error="nothing is quarantined for that cause", not_found=True
+    )
+    assert list(play.board.quarantined) == ["c"]
+
+
+@pytest.mark.parametrize("cause", [7, None, ["exit"]])
+def test_a_cause_is_a_text(cause: object) -> None:
+    with pytest.raises(ProtocolError, match="cause"):
+        RetryAskedFor.read({"quarantined": True, "cause": cause}, T)
 
 
 def test_retry_of_all_takes_whatever_is_quarantined_and_nothing_else() -> None:

@@ -28,7 +28,7 @@ PROMISED: dict[str, set[str]] = {
         "failed",
     },
     "queue": {"ready", "running", "retrying", "blocked", "quarantined", "unclosed"},
-    "quarantined": {"issue_id", "attempts", "error"},
+    "quarantined": {"issue_id", "title", "attempts", "error"},
     "totals": {"done", "failed", "retried", "lost", "quarantined"},
     "source_state": {"state", "error", "since_seconds", "retry_in_seconds"},
     "source_calls": {"count", "seconds", "per_done"},
@@ -133,7 +133,9 @@ def test_what_is_quarantined_is_listed_with_its_reason_until_a_person_asks() -> 
     play.working("a")
     play.do(failed(1, "a", "no rule"))
     play.answer()
-    assert shown(play)["quarantined"] == [{"issue_id": "a", "attempts": 1, "error": "no rule"}]
+    assert shown(play)["quarantined"] == [
+        {"issue_id": "a", "title": "title of a", "attempts": 1, "error": "no rule"}
+    ]
     play.do(RetryAskedFor(ev.Ticket(1), (IssueId("a"),)))
     assert shown(play)["quarantined"] == []
 

@@ -15,6 +15,7 @@ import pytest
 
 from beads_workers.core.status import FRAME_SECONDS
 from tests.end_to_end.conftest import StartFleet
+from tests.end_to_end.test_landing import repository
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
 from tests.support.screens import TmuxScreen
@@ -99,6 +100,35 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
     as_before(screen, embedded)
 
 
+def test_the_backlog_is_looked_at_and_all_of_one_cause_is_tried_again_with_three_keys(
+    embedded: EmbeddedProject, screens: list[TmuxScreen]
+) -> None:
+    waits = {"dependencies": [{"depends_on_id": "bw-4", "type": "blocks"}], "title": "Waits"}
+    embedded.create_many([{"priority": 0}] * 3 + [{"title": "Runs"}, waits])
+    script = (
+        'case $BW_ISSUE_ID in bw-[123]) [ -e "$PWD/fixed" ] || { echo "no conf/$BW_ISSUE_ID.toml";'
+        ' exit 1; };; *) while [ ! -e "$PWD/go" ]; do sleep 0.2; done;; esac'
+    )
+    screen = open_screen(screens, embedded)
+    screen.type(f"bw start -n 1 --until-empty --max-attempts 1 -- sh -c '{script}'")
+    screen.wait_for(lambda text: "1 busy" in text and "quar. 3" in text)
+    screen.keys("5")
+    shown = screen.wait_for(lambda text: "asked" in text and "blocked  1" in text)
+    assert re.search(r"3 x +no #", shown) and re.search(r"bw-4 +P2 Runs +W1, ", shown)
+    assert re.search(r"bw-5 +P2 Waits +by bw-4", shown)
+    (embedded.folder / "fixed").touch()
+    screen.keys("1")
+    screen.wait_for("workers 1-1 of 1")
+    screen.keys("3")
+    screen.wait_for("quarantined: 3")
+    screen.keys("r")
+    screen.wait_for("try 3 issues again?")
+    screen.keys("y")
+    screen.wait_for("quarantined: 0")
+    (embedded.folder / "go").touch()
+    assert "closed 5, failed attempts 3, quarantined 3" in screen.wait_for("next: ")
+
+
 def test_ctrl_c_requeues_what_runs_and_leaves_the_terminal_as_it_was(
     embedded: EmbeddedProject, screens: list[TmuxScreen]
 ) -> None:
@@ -111,6 +141,26 @@ def test_ctrl_c_requeues_what_runs_and_leaves_the_terminal_as_it_was(
     assert "requeued 2" in screen.text()
     as_before(screen, embedded)
     assert {status for status, _ in embedded.read_all().values()} == {"open"}
+
+
+@pytest.mark.parametrize("leaves", ["q", "C-c"])
+def test_an_attempt_that_is_read_when_the_run_ends_stays_until_one_leaves(
+    embedded: EmbeddedProject, screens: list[TmuxScreen], leaves: str
+) -> None:
+    embedded.create_many([{}])
+    screen = open_screen(screens, embedded)
+    screen.type(f"bw start -n 1 --until-empty -- sh -c '{STEP}; echo the end'; echo code $?")
+    screen.wait_for("1 busy")
+    screen.keys("Enter")
+    screen.wait_for("hello from bw-1")
+    (embedded.folder / "go").touch()
+    shown = screen.wait_for("the run has ended; q goes back and leaves")
+    assert " the end" in shown.splitlines() and "W1 ran bw-1, attempt 1" in shown
+    until(lambda: call(embedded, "status").returncode == 3)
+    screen.keys(leaves)
+    shown = screen.wait_for(lambda text: re.search(r"^code \d", text, re.MULTILINE) is not None)
+    assert "closed 1" in shown and "\ncode 0\n" in shown
+    as_before(screen, embedded)
 
 
 def test_leaving_the_fleet_in_the_background_lets_it_live(
@@ -156,6 +206,61 @@ def test_several_watch_and_come_and_go_and_the_fleet_does_not_notice(
     assert status["running"] and status["queue"]["running"] == 3
     (embedded.folder / "go").touch()
     until(lambda: fleet.status()["totals"]["done"] == 3)
+
+
+WORKS = (
+    'echo "this is the long log of $BW_ISSUE_ID, which goes on beyond the screen: 3 and not 4";'
+    ' echo "E: it failed";'
+    ' case "$BW_ISSUE_ID" in bw-2) exit 1;; esac; echo "work of $BW_ISSUE_ID" >"$BW_ISSUE_ID.txt"'
+)
+
+
+def test_what_failed_and_what_landed_is_three_keys_away_and_stays_over_a_restart(
+    embedded: EmbeddedProject, screens: list[TmuxScreen], start: StartFleet
+) -> None:
+    top = repository(embedded)
+    embedded.create_many([{"title": f"Mend number {n}"} for n in (1, 2)])
+    options = ("-n", "2", "--worktree", "--land", "--verify", "true", "--max-attempts", "2")
+    fleet = start(embedded, *options, "--retry-delay", "0.1s", "--", "sh", "-c", WORKS).started()
+    until(lambda: len(fleet.status()["quarantined"]) == 1 and fleet.status()["totals"]["done"])
+    screen = open_screen(screens, embedded, 70, 24)
+    screen.type("bw watch")
+    screen.wait_for("quarantined after 2 attempts")
+
+    screen.keys("Tab", "f", "Enter")
+    screen.wait_for(lambda text: "ran bw-2, attempt 2 (2 of 2)" in text and "this is the" in text)
+    assert "not 4" not in screen.text()
+    screen.keys("w")
+    screen.wait_for(lambda text: "not 4" in text and "bw-2 is quarantined: r try" in text)
+    screen.keys("[")
+    screen.wait_for("ran bw-2, attempt 1 (1 of 2)")
+    screen.keys("y")
+    screen.wait_for(lambda text: "quarantined after 2 attempts" in text and "> 1 " in text)
+    screen.keys("S")
+    screen.wait_for("save the why of bw-2: ~/bw-2.1.txt_")
+    screen.keys("C-u")
+    screen.wait_for("save the why of bw-2: _")
+    for key in "saved":  # Many at once would be a paste.
+        screen.keys(key)
+    screen.wait_for("bw-2: saved_")
+    screen.keys("Enter")
+    screen.wait_for("lines in ")
+    assert "> 1 " in (top / "saved").read_text()
+    screen.keys("Escape")
+    screen.wait_for("failed only")
+
+    screen.keys("2", "f", "d")
+    landed = screen.wait_for(lambda text: "+work of bw-1" in text)
+    assert "ran bw-1, attempt 1: Mend number 1" in landed and "landed as " in landed
+    first = fleet.status()["run_id"]
+    assert call(embedded, "restart", "-d").returncode == 0
+    until(lambda: json.loads(call(embedded, "status", "--json").stdout)["run_id"] != first)
+    seen = screen.wait_for(lambda text: " running  0/1 closed" in text)
+    assert seen.splitlines()[4:23] == landed.splitlines()[4:23]
+    screen.keys("q")
+    screen.wait_for("on bw-landing/main, landed only")
+    assert call(embedded, "stop").returncode == 0
+    as_before(screen, embedded)
 
 
 def test_a_killed_client_of_start_is_a_graceful_stop(

@@ -54,7 +54,7 @@ def test_three_failures_quarantine_an_issue_and_retry_gives_it_new_attempts(
     assert Counter(ran.begun()) == Counter([ids[0]] * 3 + [ids[1]])
     assert any_project.read_all()[ids[0]][0] == "blocked"
     assert "the reason" in any_project.notes(ids[0])
-    assert f"{ids[0]}: 3 attempts: the reason" in fleet.output
+    assert f"{ids[0]} (number 1) after 3 attempts: the reason" in fleet.output
     last = json.loads(call(any_project, "status", "--json").stdout)["last_run"]
     assert [(row["issue_id"], row["error"]) for row in last["quarantined"]] == [
         (ids[0], "the reason")
@@ -83,7 +83,9 @@ def test_quarantined_is_seen_while_the_fleet_runs_and_retry_brings_it_back(
     )
     fleet.wait_for("settled", issue_id=ids[0], action="quarantined")
     shown = fleet.status()
-    assert shown["quarantined"] == [{"issue_id": ids[0], "attempts": 1, "error": "no gate"}]
+    assert shown["quarantined"] == [
+        {"issue_id": ids[0], "title": "number 1", "attempts": 1, "error": "no gate"}
+    ]
     assert shown["queue"]["quarantined"] == shown["totals"]["quarantined"] == 1
     Path(f"{ran.file}.gate").touch()
     assert fleet.call("retry", ids[0]).returncode == 0

@@ -22,35 +22,6 @@ def ended(script: Script, code: int = 0, reason: str = "idle_timeout") -> Histor
     return account(script)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("tests failed: 3 of 212", "tests failed: 17 of 9"),
-        ("took 1.5 s", "took 22,000 s"),
-        ("commit 3fa9c01 is missing", "commit 77b0e1d9aa is missing"),
-        ("at 0x7f3a", "at 0x10"),
-        ("no 01234567-89ab-cdef-0123-456789abcdef", "no fedcba98-89ab-cdef-0123-456789abcdef"),
-        ("host 10.0.0.1:80  is down", "host 10.0.0.22:8080 is down"),
-        ("bw-12: bad", "bw-7: bad"),
-    ],
-)
-def test_errors_of_one_kind_have_one_reason(one: str, other: str) -> None:
-    assert findings.reason(one, "bw-12") == findings.reason(other, "bw-7")
-
-
-@pytest.mark.parametrize(
-    ("one", "other"), [("not found", "not allowed"), ("defaced", "effaced"), ("a 1 b", "a 1 c")]
-)
-def test_errors_of_two_kinds_have_two_reasons(one: str, other: str) -> None:
-    assert findings.reason(one) != findings.reason(other)
-
-
-@given(st.text(), st.text(max_size=5))
-def test_a_reason_is_its_own_reason(error: str, issue_id: str) -> None:
-    once = findings.reason(error, issue_id)
-    assert findings.reason(once) == once
-
-
 def test_failures_are_grouped_and_the_most_frequent_stands_first() -> None:
     script = begun()
     script.attempt("W1", "a", 0.0, 9.0, "timeout", "requeue", error="timed out after 9 s")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 
 import pytest
 
 from beads_workers.core import journal as rec
+from beads_workers.core.causes import is_of
 from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.ui.lines import SILENT, line, status_lines
+from beads_workers.ui.lines import SILENT, by_cause, line, status_lines
 from tests.core.test_journal import bare, filled
 from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, fleet
 
@@ -93,6 +95,12 @@ def test_status_shows_agents_money_and_what_they_do() -> None:
     assert any("[claude, editing shop/cart.py, 12.3k tok $0.41]" in each for each in shown)
 
 
+def test_the_titles_of_status_stand_below_each_other() -> None:
+    records = fleet(10, busy=10, title="A title")
+    shown = [each for each in status_lines(after(*records, elapsed=90.0)) if "A title" in each]
+    assert len(shown) == 10 and len({each.index("A title") for each in shown}) == 1
+
+
 def test_status_folds_many_workers_without_an_issue_and_shows_each_that_has_one() -> None:
     several = [each for each in status_lines(after(*fleet(10, busy=1))) if " W" in each]
     assert len(several) == 10
@@ -143,3 +151,45 @@ def test_what_lands_and_what_does_not_is_one_line_each(
     record: rec.Record, text: str | None
 ) -> None:
     assert clockless(record) == text
+
+
+def quarantined(*errors: str) -> list[dict[str, object]]:
+    return [
+        {"issue_id": f"bw-{n}", "title": f"Title {n}", "attempts": 3, "error": error}
+        for n, error in enumerate(errors, 1)
+    ]
+
+
+def test_quarantined_issues_are_a_line_for_each_cause() -> None:
+    rows = quarantined("no rule", *(f"cannot parse conf/{n}.toml, line {n}" for n in range(7)))
+    assert list(by_cause(rows)) == [
+        "7 x cannot parse #, line #: bw-2 bw-3 bw-4 bw-5 bw-6 ...;"
+        " beads-workers retry --cause 'cannot parse #, line #'",
+        "bw-1 (Title 1) after 3 attempts: no rule",
+    ]
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [
+        ("it's broken", "it's broken"),
+        ("a\nb", "a  b"),
+        ("\x1b[31mred\x1b[0m 1", "\x1b[31mred\x1b[0m 2"),
+        (f"{'long ' * 50} 1", f"{'long ' * 50} 2"),
+    ],
+)
+def test_the_command_of_a_cause_retries_that_cause_as_it_is_pasted(errors: tuple[str, str]) -> None:
+    (text,) = by_cause(quarantined(*errors))
+    *_, typed = shlex.split(text.rpartition("; ")[2])
+    assert text.isprintable() and all(is_of(typed, error) for error in errors)
+
+
+def test_without_an_error_or_a_title_a_line_does_without() -> None:
+    rows = [{"issue_id": "bw-1", "attempts": 1, "error": "boom"}]
+    assert list(by_cause(rows)) == ["bw-1 after 1 attempt: boom"]
+    assert list(by_cause(quarantined("", ""))) == ["2 x no error was given: bw-1 bw-2"]
+
+
+def test_status_says_for_how_long_a_fleet_is_up_in_the_words_of_people() -> None:
+    assert next(iter(status_lines(after(elapsed=28_800.0)))).endswith(", up 8 h")
+    assert next(iter(status_lines(after(elapsed=100.4)))).endswith(", up 1 min 40 s")

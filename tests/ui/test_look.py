@@ -9,17 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beads_workers.cli.log_tail import Wrapping
 from beads_workers.core import journal as rec
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
 from beads_workers.ui import bindings, viewer
-from tests.ui.snapshots import EPOCH, after, ended, fleet, to_decide
+from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue
+from tests.core.test_nights import run
+from tests.support.journals import Script
+from tests.support.landings import night as landings
+from tests.ui.snapshots import BEGAN, EPOCH, after, ended, fleet, to_decide
 
 BUSY = after(*fleet(10, busy=2))
 QUARANTINE_RECORDS = (
     *fleet(2, busy=2),
     ended("app-1", outcome="error", verdict="quarantined", charged=3, error="no"),
-    ended("app-2", "W2", outcome="error", verdict="quarantined", charged=3, error="no"),
+    ended("app-2", "W2", outcome="error", verdict="quarantined", charged=3, error="never"),
 )
 QUARANTINE = after(*QUARANTINE_RECORDS)
 NIGHT_RECORDS = (
@@ -178,9 +183,12 @@ def test_keys_are_letters_while_one_types_and_ask_nothing() -> None:
 
 def test_small_letters_find_large_ones_and_large_ones_only_themselves() -> None:
     titled = after(*fleet(1, busy=1, title="Mend the Cart"))
-    assert viewer.rows_of(viewer.Look(find="cart"), titled, viewer.Part.WORKERS)
-    assert viewer.rows_of(viewer.Look(find="Cart"), titled, viewer.Part.WORKERS)
-    assert not viewer.rows_of(viewer.Look(find="CART"), titled, viewer.Part.WORKERS)
+
+    def found(text: str) -> bool:
+        look = viewer.Look(finds={viewer.Pane.FLEET: text})
+        return bool(viewer.rows_of(look, titled, viewer.Part.WORKERS))
+
+    assert found("cart") and found("Cart") and not found("CART")
 
 
 # --- a log ---------------------------------------------------------------------------------------
@@ -188,7 +196,8 @@ def test_small_letters_find_large_ones_and_large_ones_only_themselves() -> None:
 LOG = viewer.ShownLog(
     "app-1.log", tuple(f"line {n}" + " error" * (n % 30 == 4) for n in range(100)), 50
 )
-FOLLOWED = viewer.Look(pane=viewer.Pane.LOG, log=LOG)
+PIN = pin_issue("app-1", BUSY)
+FOLLOWED = viewer.Look(pane=viewer.Pane.LOG, log=LOG, opened=PIN)
 
 
 def test_enter_opens_a_log_and_goes_back() -> None:
@@ -225,13 +234,228 @@ def test_a_log_is_searched_from_its_end_upwards_and_n_goes_on() -> None:
     assert first.log_found == 50 + 4
     none, _ = pressed("N", look=first)
     assert none.log_found == 50 + 4 and "further up" in none.message
-    assert "not in this log" in pressed("/", "y", look=FOLLOWED)[0].message
+    assert "not in this text" in pressed("/", "y", look=FOLLOWED)[0].message
     assert "looks for a text" in pressed("n", look=FOLLOWED)[0].message
 
 
 def test_a_short_log_does_not_scroll() -> None:
     short = viewer.Look(pane=viewer.Pane.LOG, log=viewer.ShownLog("a.log", ("one", "two")))
     assert pressed("up", "page_up", "g", look=short)[0].log_end is None
+
+
+# --- an attempt that is open ----------------------------------------------------------------------
+
+
+def title_of(look: viewer.Look, snapshot: dict[str, Any]) -> str:
+    """The attempt that is shown."""
+    shown = viewer.shown_attempt(look, snapshot)
+    assert shown is not None
+    return shown.title
+
+
+def test_enter_without_a_selection_opens_what_stands_first_and_keeps_it_open() -> None:
+    records = fleet(2, busy=2)
+    look, _ = pressed("enter", snapshot=after(*records))
+    assert look.chosen == {viewer.Part.WORKERS: "W1"}
+    assert title_of(look, after(*records)) == "W1 runs app-1, attempt 1"
+    records += [ended("app-1"), rec.Started("app-7", "W1", 1, "r7", "next")]
+    assert title_of(look, after(*records)) == "W1 ran app-1, attempt 1"
+    records += [ended("app-7"), rec.Started("app-1", "W1", 1, "r8", "again")]
+    assert title_of(look, after(*records)) == "W1 ran app-1, attempt 1", "not its free retry"
+    newest, _ = pressed("tab", "enter", snapshot=after(*records))
+    records += [ended("app-2", "W2")]
+    assert title_of(newest, after(*records)) == "W1 ran app-7, attempt 1"
+
+
+def test_an_open_attempt_stays_when_the_fleet_is_started_again() -> None:
+    look, _ = pressed("2", "1", "/", *"app-1", "enter", "enter", snapshot=BUSY)
+    began = replace(BEGAN, run_id="20261122-031500.000-aaaaaa")
+    again = after(began, rec.RunChanged("running"), *fleet(10, busy=2))
+    assert title_of(look, again) == "app-1, attempt 1" and look.opened == PIN
+    closed, _ = pressed("q", look=look, snapshot=again)
+    assert closed.find == "app-1" and closed.chosen == {viewer.Part.WORKERS: "W1"}
+
+
+def test_the_newest_failure_and_what_landed_are_three_keys_away() -> None:
+    look, _ = pressed("tab", "f", "enter", snapshot=NIGHT)
+    assert title_of(look, NIGHT) == "W3 ran app-8, attempt 1" and look.pane is viewer.Pane.LOG
+    landed = after(*fleet(2), *landings())
+    look, _ = pressed("2", "f", "d", snapshot=landed)
+    assert look.pane is viewer.Pane.DIFF and look.opened is not None
+    assert look.opened.issue_id == landed["landing"]["last"][-1]["issue_id"] == "d"
+    refused, _ = pressed("2", "f", "f", snapshot=landed)
+    rows = viewer.rows_of(refused, landed, viewer.Part.LANDING)
+    assert [row["verdict"] for row in rows] == ["refused", "mend", "quarantined"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "snapshot", "issue_id"),
+    [
+        ("1", BUSY, "app-1"),
+        ("3j", QUARANTINE, "app-2"),
+        ("4j", DECISIONS, "app-2"),
+        ("2", after(*fleet(2), *landings()), "e"),
+    ],
+)
+def test_enter_opens_an_attempt_from_every_list_and_back_leads_there(
+    keys: str, snapshot: dict[str, Any], issue_id: str
+) -> None:
+    listed, _ = pressed(*keys, snapshot=snapshot)
+    for key, pane in zip(("enter", "d", "y"), viewer.ATTEMPT, strict=True):
+        look, _ = pressed(key, look=listed, snapshot=snapshot)
+        assert look.pane is pane and look.opened is not None
+        assert look.opened.issue_id == issue_id
+        back, _ = pressed("escape", look=look, snapshot=snapshot)
+        assert back.pane is listed.pane and back.part is listed.part and back.opened is None
+
+
+def test_the_sections_of_an_attempt_are_walked_through_and_read_from_their_beginning() -> None:
+    look, _ = pressed("enter", "/", "x", "enter")
+    seen = []
+    for _ in range(4):
+        seen.append((look.pane, look.log_end, look.log_find))
+        look, _ = pressed("tab", look=look)
+    log, diff, why = viewer.ATTEMPT
+    assert seen == [(log, None, "x"), (diff, 0, ""), (why, 0, ""), (log, None, "")]
+    assert pressed("shift+tab", look=look)[0].pane is log
+    assert look.pane is diff and pressed("d", look=look)[0].pane is log
+    assert pressed("y", "d", look=look)[0].pane is diff
+
+
+def test_the_first_step_down_in_a_text_that_is_read_from_its_beginning_goes_down() -> None:
+    look = replace(FOLLOWED, pane=viewer.Pane.DIFF, log_end=0)
+    assert pressed("j", look=look)[0].log_end == 50 + 5
+    assert pressed("k", look=look)[0].log_end == 50 + 4
+
+
+def told() -> AttemptView:
+    """Three attempts of an issue."""
+    script = Script()
+    for number in (1, 2, 3):
+        script.attempt("W1", "a", number * 10.0, number * 10.0 + 5, "error", number=number)
+    return attempt_view(Pin("a", "run-1", 2), [run(script, 1)])
+
+
+def test_one_walks_through_the_attempts_of_an_issue_and_stops_at_the_ends() -> None:
+    look = replace(FOLLOWED, opened=told().pin, view=told())
+    before, _ = pressed("[", look=look)
+    assert before.opened is not None and before.opened.number == 1 and before.log is None
+    after_it, _ = pressed("]", look=look)
+    assert after_it.opened is not None and after_it.opened.number == 3
+    last, _ = pressed("]", look=replace(after_it, view=told().pinned(after_it.opened)))
+    assert last.message == "this is the last attempt of a"
+    assert "not read yet" in pressed("[", look=FOLLOWED)[0].message
+
+
+def test_help_leads_back_to_the_attempt_and_the_fleet_out_of_it() -> None:
+    opened, _ = pressed("enter", "d")
+    look, _ = pressed("?", "j", "q", look=opened)
+    assert look.pane is viewer.Pane.DIFF and look.opened == opened.opened
+    assert pressed("q", look=look)[0].pane is viewer.Pane.FLEET
+    assert pressed("?", "?", look=opened)[0].pane is viewer.Pane.DIFF
+    assert pressed("1", look=opened)[0].opened is None
+
+
+def test_what_needs_a_person_is_opened_one_after_the_other() -> None:
+    look, _ = pressed("!", snapshot=DECISIONS)
+    assert look.opened is not None and look.opened.issue_id == "app-1"
+    look, _ = pressed("!", look=look, snapshot=DECISIONS)
+    assert look.opened is not None and look.opened.issue_id == "app-2"
+    look, _ = pressed("!", look=look, snapshot=DECISIONS)
+    assert look.opened is not None and look.opened.issue_id == "app-1"
+    assert pressed("q", look=look, snapshot=DECISIONS)[0].pane is viewer.Pane.FLEET
+    assert pressed("!")[0].message == "no issue needs you"
+
+
+@pytest.mark.parametrize("section", viewer.ATTEMPT)
+def test_what_can_be_done_about_an_issue_is_done_in_its_attempt(section: viewer.Pane) -> None:
+    def asked(issue_id: str, snapshot: dict[str, Any], *keys: str) -> list[viewer.Wish]:
+        opened = pin_issue(issue_id, snapshot)
+        look = viewer.Look(pane=section, opened=opened, log=LOG)
+        return pressed(*keys, look=look, snapshot=snapshot)[1]
+
+    (commit,) = (row["commit"] for row in DECISIONS["approvals"])
+    ids = {"issue_ids": ["app-2"]}
+    assert asked("app-2", QUARANTINE, "r") == [viewer.Ask("bw.retry", ids)]
+    assert asked("app-2", BUSY, "x", "y") == [viewer.Ask("bw.release", ids)]
+    approved = viewer.Ask("bw.approve", {"commits": {"app-2": commit}})
+    assert asked("app-2", DECISIONS, "v", "y") == [approved]
+    rejected = viewer.Ask("bw.reject", {**ids, "text": "no"})
+    assert asked("app-2", DECISIONS, "V", "n", "o", "enter") == [rejected]
+    answered = viewer.Ask("bw.answer", {"issue_ids": ["app-1"], "text": "foo"})
+    assert asked("app-1", DECISIONS, "i", *"foo", "enter") == [answered]
+    assert not asked("app-1", DECISIONS, "v") and not asked("app-2", DECISIONS, "i", *"x", "enter")
+
+
+def test_a_filter_holds_only_in_the_view_in_which_it_was_typed() -> None:
+    look, _ = pressed("/", *"app-2", "enter", snapshot=QUARANTINE)
+    other, _ = pressed("3", look=look, snapshot=QUARANTINE)
+    assert other.find == "" and len(viewer.rows_of(other, QUARANTINE, other.part)) == 2
+    other, _ = pressed("/", *"app-1", "enter", look=other, snapshot=QUARANTINE)
+    fleet_again, _ = pressed("1", look=other, snapshot=QUARANTINE)
+    assert fleet_again.find == "app-2"
+    cleared, _ = pressed("3", "escape", look=fleet_again, snapshot=QUARANTINE)
+    assert cleared.pane is viewer.Pane.QUARANTINE and cleared.find == ""
+    assert pressed("1", look=cleared, snapshot=QUARANTINE)[0].find == "app-2"
+
+
+def test_a_text_is_wrapped_timed_and_shown_alone_until_one_leaves() -> None:
+    look, _ = pressed("w", "f", "T", look=FOLLOWED)
+    assert look.wrap and look.full and look.times
+    stays, _ = pressed("q", look=look)
+    assert stays.pane is viewer.Pane.LOG and not stays.full and stays.wrap
+    assert pressed("q", look=stays)[0].pane is viewer.Pane.FLEET
+
+
+def test_a_text_is_saved_where_a_person_says_and_nothing_is_asked_of_the_fleet() -> None:
+    look, _ = pressed("S", look=FOLLOWED)
+    assert look.typed == "~/app-1.1.log" and look.writing is not None
+    assert pressed("backspace", "enter", look=look)[1] == [viewer.Save("~/app-1.1.lo")]
+    assert pressed("escape", look=look)[1] == []
+    assert pressed("ctrl+u", "x", "enter", look=look)[1] == [viewer.Save("x")]
+    odd = replace(FOLLOWED, pane=viewer.Pane.DIFF, opened=Pin("../../etc/x y", "run", 2))
+    assert pressed("S", look=odd)[0].typed == "~/_.._etc_x_y.2.diff"
+
+
+# --- lines that go on ----------------------------------------------------------------------------
+
+
+def rows_for(lines: list[str], width: int, first: int = 0) -> viewer.ShownLog:
+    """These lines, wrapped."""
+    return Wrapping().of(viewer.ShownLog("x", lines, first), width)
+
+
+@given(
+    st.lists(st.text("ab\u65e5 ", max_size=30), min_size=1), st.integers(2, 9), st.integers(0, 99)
+)
+def test_lines_and_rows_are_found_from_each_other(lines: list[str], width: int, first: int) -> None:
+    log = rows_for(lines, width, first)
+    assert [line for _, line in log.whole_lines()] == lines
+    for number in range(first + 1, first + len(lines) + 1):
+        row = log.row_of(number)
+        assert log.line_of(row) == number and row - first - 1 not in log.cuts
+    assert log.line_of(log.end) == first + len(lines)
+
+
+def test_wrapping_keeps_the_line_that_one_reads() -> None:
+    lines = [f"{number} " + "x" * 30 for number in range(100)]
+    plain = viewer.ShownLog("x", lines)
+    look = replace(FOLLOWED, log=plain, log_end=40)
+    narrow = viewer.placed(look, rows_for(lines, 10))
+    assert narrow.log is not None and narrow.log_end is not None
+    assert narrow.log.lines[narrow.log_end - 1].startswith("39 ")
+    assert viewer.placed(narrow, plain).log_end == 40
+    followed = viewer.placed(replace(look, log_end=None), rows_for(lines, 10))
+    assert followed.log_end is None
+
+
+def test_a_text_is_found_although_it_goes_on_in_the_next_row() -> None:
+    log = rows_for(["one", "the error is here", "two"], 6)
+    assert list(log.lines) == ["one", "the er", "ror is", " here", "two"]
+    look, _ = pressed("/", *"error", look=replace(FOLLOWED, log=log))
+    assert look.log_found == 1
+    look, _ = pressed("backspace", *["backspace"] * 4, *"here", look=look)
+    assert look.log_found == 3
 
 
 # --- what is asked of the fleet ------------------------------------------------------------------
@@ -291,7 +515,7 @@ def test_an_answer_is_typed_and_sent_with_enter() -> None:
 
 
 def test_a_branch_is_approved_after_a_yes_at_the_commit_that_is_shown() -> None:
-    commit = DECISIONS["landing"]["awaiting_approval"][0]["commit"]
+    commit = DECISIONS["approvals"][0]["commit"]
     look, wishes = pressed("4", "j", "v", snapshot=DECISIONS)
     assert not wishes and look.question is not None and commit[:12] in look.question.text
     assert not pressed("n", look=look, snapshot=DECISIONS)[1]
@@ -367,12 +591,13 @@ def test_a_replay_is_held_and_sped_up_and_asks_nothing_of_a_fleet() -> None:
         st.sampled_from(
             ["up", "down", "page_up", "page_down", "left", "right", "home", "end", "enter",
              "escape", "tab", "p", "+", "-", "l", "r", "k", "q", "?", "a", "y", "n", "s", "ü", "x",
-             "w", "1", "2", "3", "j", "g", "G", "N", "f", "t", "/", "backspace", "space"]
+             "w", "1", "2", "3", "j", "g", "G", "N", "f", "t", "/", "backspace", "space", "d",
+             "[", "]", "!", "T", "S", "i", "v", "V", "4"]
         ),
         max_size=40,
     ),
     st.sampled_from(list(viewer.Role)),
-    st.sampled_from([BUSY, QUARANTINE, after()]),
+    st.sampled_from([BUSY, QUARANTINE, DECISIONS, after()]),
 )  # fmt: skip
 def test_no_keys_break_the_view_or_take_anything_away_unasked(
     keys: list[str], role: viewer.Role, snapshot: dict[str, Any]
@@ -381,7 +606,7 @@ def test_no_keys_break_the_view_or_take_anything_away_unasked(
     for key in keys:
         before = look.question
         look, wish = bindings.press(look, key, snapshot)
-        look = replace(look, log=LOG if look.pane is viewer.Pane.LOG else None)
+        look = replace(look, log=LOG if look.pane in viewer.ATTEMPT else None)
         if isinstance(wish, viewer.Ask) and wish.control in ("bw.release", "bw.stop"):
             assert before is not None, "asked first"
         assert role is not viewer.Role.REPLAY or not isinstance(wish, viewer.Ask)

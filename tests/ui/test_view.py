@@ -15,15 +15,31 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from beads_workers.core import journal as rec
+from beads_workers.core.history import LandingHistory
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
+from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue
+from beads_workers.ui.bindings import help_lines, press
 from beads_workers.ui.dashboard import draw, page_rows
-from beads_workers.ui.panels import short_diffstat
+from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
-from beads_workers.ui.viewer import Look, Pane, Part, Question, Renderer, Role, ShownLog, Writing
-from tests.support.landings import BRANCH, TIP, gate, night
+from beads_workers.ui.viewer import (
+    Look,
+    Pane,
+    Part,
+    Question,
+    Renderer,
+    Role,
+    ShownLog,
+    Writing,
+    key_of,
+    rows_of,
+)
+from tests.core.test_nights import run
+from tests.support.journals import Script
+from tests.support.landings import BRANCH, TIP, gate, night, refused, worked
 from tests.support.shares import examples
-from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, ended, fleet, to_decide
+from tests.ui.snapshots import BEGAN, EPOCH, after, agents_at_work, closed, ended, fleet, to_decide
 
 LANDING_TIP = rec.LandingTip(TIP, BRANCH)
 NASTY = ["日本語の題名 with wide ones", "\x1b[2J\x07 bell", "a\nb\tc", "\u202eright to left",
@@ -95,6 +111,13 @@ def test_a_task_shows_how_far_it_is_beside_its_title() -> None:
     assert "%" not in row
 
 
+def test_titles_stand_below_each_other_whatever_attempt_it_is() -> None:
+    again = rec.Started("app-1", "W1", 12, "r", "A title")
+    shown = [x for x in lines(after(*fleet(3, busy=3, title="A title"), again)) if "A title" in x]
+    assert len({each.index("A title") for each in shown[:3]}) == 1
+    assert "A title  " in shown[0] and "attempt 12" in shown[0]
+
+
 def test_ids_take_the_room_of_the_longest_and_titles_have_the_rest() -> None:
     def title_of(issue_id: str) -> int:
         began = rec.Started(issue_id, "W1", 1, "r1", "A title that is worth reading")
@@ -159,8 +182,9 @@ def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
     )
     snapshot = after(*fleet(1), quarantined)
     log = ShownLog("app-1-3.log", tuple(f"line {n}" for n in range(50)))
-    followed = lines(snapshot, Look(pane=Pane.LOG, log=log))
-    assert "W1 ran app-1, attempt 1" in followed[5] and followed[-2].strip() == "line 49"
+    opened = pin_issue("app-1", snapshot)
+    followed = lines(snapshot, Look(pane=Pane.LOG, log=log, opened=opened))
+    assert "W1 ran app-1, attempt 1" in followed[1] and followed[-2].strip() == "line 49"
     assert any("3 attempts" in line and "E: 3 != 4" in line
                for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))  # fmt: skip
     helped = "\n".join(lines(snapshot, Look(pane=Pane.HELP)))
@@ -194,7 +218,7 @@ def test_one_try_is_one_try() -> None:
     )
     snapshot = after(*fleet(1), quarantined)
     assert any("quarantined after 1 attempt: E" in line for line in lines(snapshot))
-    assert any("1 attempt " in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
+    assert any("1 attempt: E" in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
 
 
 def test_the_hours_of_a_run_stand_beside_its_state() -> None:
@@ -235,6 +259,7 @@ def test_without_unicode_the_frame_is_ascii() -> None:
     st.sampled_from(list(Role)),
     st.booleans(),
     st.booleans(),
+    st.booleans(),
 )
 def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
     columns: int,
@@ -246,6 +271,7 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
     role: Role,
     unicode: bool,
     typed: bool,
+    full: bool,
 ) -> None:
     records = [
         *fleet(workers, busy=workers // 2, title=text),
@@ -263,13 +289,17 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
         pane,
         part,
         chosen={Part.WORKERS: "W3"},
-        find=text[:1] if typed else "",
+        finds=dict.fromkeys(Pane, text[:1]) if typed else {},
+        opened=Pin(text, str(BEGAN.run_id), 1, "W1") if typed else None,
+        wrap=typed,
+        times=typed,
+        full=full,
         log_end=7 if typed else None,
         log_find=text[:1],
         typed=text if typed else None,
         message=text,
         caption=text,
-        log=ShownLog(text, (text,) * 60, 3, text),
+        log=ShownLog(text, (text,) * 60, 3, text, cuts=(1, 2, 30), times=("12:00:00",) * 60),
         unicode=unicode,
     )
     console = Console(width=columns, height=rows, file=StringIO(), force_terminal=True)
@@ -368,7 +398,7 @@ def gate_rows(shown: list[str]) -> list[str]:
 
 def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
     shown = lines(after(*fleet(2), *night(), elapsed=50.0), age=2.0)
-    assert "── 3 landed on bw-landing/main, 1 to land ─" in "\n".join(shown)
+    assert "── 3 landed on bw-landing/main, 1 to land, 1 refused ─" in "\n".join(shown)
     (row,) = gate_rows(shown)
     assert row.endswith(" e") and " gate 2 " in row and re.search(r"(49|48) s", row)
     at = shown.index(row)
@@ -379,7 +409,11 @@ def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
 
 def test_an_outcome_that_has_not_landed_says_that_it_waits() -> None:
     shown = "\n".join(lines(after(*fleet(2), *night())))
-    assert "waits to land: Do e" in shown and "waits to land: Do a" not in shown
+    waiting = [
+        line.split("  waits to land")[0] for line in shown.splitlines() if "waits to" in line
+    ]
+    assert any("Do e" in line for line in waiting)
+    assert not any("Do a" in line for line in waiting)
 
 
 def test_a_train_is_named_by_its_issues_and_its_length() -> None:
@@ -398,6 +432,13 @@ def test_while_nothing_lands_the_pane_says_why() -> None:
     shown = "\n".join(lines(after(LANDING_TIP, paused)))
     assert " nothing lands, main does not merge: a.py\n" in shown
     assert "nothing to land" in "\n".join(lines(after(LANDING_TIP)))
+
+
+def test_above_what_was_refused_nobody_reads_that_there_is_nothing_to_land() -> None:
+    one = [*worked("c"), *refused("c")]
+    shown = "\n".join(lines(after(*fleet(2), LANDING_TIP, *one)))
+    assert "0 landed on bw-landing/main, 1 refused" in shown
+    assert "nothing else to land" in shown and "nothing to land" not in shown
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 35), (200, 50)])
@@ -463,7 +504,8 @@ def test_a_row_that_is_chosen_does_not_mark_what_stands_beside_it() -> None:
 def test_the_keys_can_be_read_whole_on_the_smallest_screen() -> None:
     for role in Role:
         shown = lines(after(*fleet(2)), Look(role, Pane.HELP), columns=60, rows=20)
-        assert not [line for line in shown[6:] if "…" in line]
+        assert not [line for line in shown[1:] if "…" in line]
+        assert sum(line.startswith(" ") for line in shown[2:-1]) >= len(help_lines(role))
     assert "twice: now" in "\n".join(lines(after(), Look(pane=Pane.HELP), columns=60, rows=20))
 
 
@@ -475,14 +517,16 @@ def test_on_a_small_screen_the_lists_have_the_room() -> None:
 
 def test_a_log_that_is_scrolled_says_where_and_marks_what_was_found() -> None:
     log = ShownLog("a.log", tuple(f"line {n}" for n in range(50)), 100)
-    look = Look(pane=Pane.LOG, log=log, log_end=130, log_find="ne 2", log_found=125)
-    shown = lines(after(*fleet(1, busy=1)), look)
-    assert "line 130 of 150, / ne 2" in shown[5] and shown[-2].strip() == "line 29"
+    snapshot = after(*fleet(1, busy=1))
+    opened = pin_issue("app-1", snapshot)
+    look = Look(pane=Pane.LOG, log=log, opened=opened, log_end=130, log_find="ne 2", log_found=125)
+    shown = lines(snapshot, look)
+    assert shown[3].endswith("/ ne 2, line 130 of 150") and shown[-2].strip() == "line 29"
     styled = Renderer({"TERM": "xterm-256color"}, "dark").lines(
-        draw(after(*fleet(1, busy=1)), look, 0.0, 80, 24), 80, 24
+        draw(snapshot, look, 0.0, 80, 24), 80, 24
     )
     assert sum("\x1b[1;7m" in line for line in styled) == 1, "the row is marked"
-    assert sum("\x1b[1;4mne 2" in line for line in styled) == 9, "each place is"
+    assert sum("\x1b[1;4mne 2" in line for line in styled) == 9, "each other place is"
 
 
 def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() -> None:
@@ -491,8 +535,11 @@ def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() ->
     text = "\n".join(shown)
     assert all(word in text for word in (" waits ", " refused ", "Do a", "quarantined: its branch"))
     first = next(n for n, line in enumerate(shown) if line.startswith(" waits "))
-    scrolled = lines(snapshot, Look(pane=Pane.LANDING, top=1))
-    assert scrolled[first] == shown[first + 1]
+    assert shown[first + 1].startswith(" refused ")
+    last = key_of(Part.LANDING, rows_of(Look(), snapshot, Part.LANDING)[-1])
+    look = Look(pane=Pane.LANDING, part=Part.LANDING, chosen={Part.LANDING: last})
+    small = lines(snapshot, look, rows=14)
+    assert small[-2].endswith("Do a") and not [row for row in small if row.startswith(" waits ")]
     (nothing,) = [
         line
         for line in lines(after(*fleet(2)), Look(pane=Pane.LANDING))
@@ -508,7 +555,7 @@ def test_only_what_is_filtered_is_listed_and_the_list_says_so() -> None:
     assert "workers 1-2 of 2, idle only" in shown[5] and shown[6].startswith(" W3   idle")
     text = "\n".join(shown)
     assert "last outcomes, failed only" in text and "app-8" in text and "app-9" not in text
-    typed = lines(after(*many), Look(find="nowhere", typed="nowhere"))
+    typed = lines(after(*many), Look(finds={Pane.FLEET: "nowhere"}, typed="nowhere"))
     assert any("with 'nowhere'" in line for line in typed) and " none of them" in typed
     assert typed[-1].startswith(" /nowhere_")
 
@@ -518,3 +565,141 @@ def test_only_what_is_filtered_is_listed_and_the_list_says_so() -> None:
 def test_the_last_row_always_says_how_to_get_help_and_out(columns: int, pane: Pane) -> None:
     (*_, last) = lines(after(*fleet(2)), Look(pane=pane), columns=columns)
     assert "? help" in last and ("q leave" if pane is Pane.FLEET else "q back") in last
+
+
+# --- one attempt that is open ---------------------------------------------------------------------
+
+FAILED = ended("app-1", outcome="error", verdict="quarantined", charged=3, error="E: 3 != 4")
+LONG = ShownLog("a.log", tuple(f"line {n}" for n in range(200)))
+
+
+def opened(snapshot: dict[str, Any], pane: Pane = Pane.LOG, **fields: Any) -> Look:
+    """The view of the newest attempt of ``app-1``."""
+    pin = pin_issue("app-1", snapshot)
+    return Look(pane=pane, opened=pin, **{"log": LONG, **fields})
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 20), (80, 24), (120, 35), (200, 50)])
+def test_an_open_attempt_has_four_rows_of_header_and_the_log_has_the_others(
+    columns: int, rows: int
+) -> None:
+    snapshot = after(*agents_at_work(), rec.Listed((0, 12, 0, 0, 0)), closed())
+    shown = lines(snapshot, opened(snapshot), columns=columns, rows=rows)
+    logged = [line for line in shown if re.fullmatch(r" line \d+", line)]
+    assert len(logged) == rows - 5 and shown[-2] == " line 199"
+    assert page_rows(snapshot, opened(snapshot), columns, rows) == rows - 5
+    assert "  running  0/13 closed  1 running" in f" {shown[0]}"
+    assert shown[1].startswith("── W1 runs app-1, attempt 1") and shown[1].endswith("d diff  y why")
+    assert shown[3].startswith(" x release") and shown[3].endswith("following")
+
+
+def test_on_the_full_screen_one_row_says_what_it_is_and_how_to_get_back() -> None:
+    snapshot = after(*fleet(1, busy=1))
+    look = opened(snapshot, full=True)
+    shown = lines(snapshot, look)
+    assert shown[0].endswith("following  f back") and shown[1:] == [
+        f" line {n}" for n in range(177, 200)
+    ]
+    assert page_rows(snapshot, look, 80, 24) == 23
+    typing = replace(look, typed="x")
+    assert lines(snapshot, typing)[-1].startswith(" /x_")
+    assert page_rows(snapshot, typing, 80, 24) == 22
+
+
+def test_when_an_open_attempt_ends_one_line_says_what_became_of_it_and_what_runs_now() -> None:
+    before = after(*fleet(1, busy=1))
+    look = opened(before)
+    later = after(*fleet(1, busy=1), FAILED, rec.Started("app-7", "W1", 1, "r7", "next"))
+    first, second = lines(before, look), lines(later, look)
+    assert "W1 runs app-1, attempt 1" in first[1] and "W1 ran app-1, attempt 1" in second[1]
+    assert "quarantined after 1 attempt: E: 3 != 4" in second[2]
+    assert second[3].startswith(" app-1 is quarantined: r try again; W1 runs app-7")
+    assert first[4:-1] == second[4:-1], "the log stays where it is"
+
+
+def test_a_text_that_is_read_from_its_beginning_shows_its_first_page() -> None:
+    snapshot = after(*fleet(1, busy=1), FAILED)
+    shown = lines(snapshot, opened(snapshot, Pane.DIFF, log_end=0))
+    assert shown[4] == " line 0" and shown[3].endswith("line 19 of 200")
+    short = lines(snapshot, opened(snapshot, Pane.DIFF, log_end=0, log=ShownLog("", ("one",))))
+    assert short[4] == " one" and short[3].endswith("1 line")
+
+
+def test_a_diff_has_the_colours_of_a_diff_and_each_line_says_so_itself() -> None:
+    snapshot = after(*fleet(1, busy=1), FAILED)
+    text = ShownLog("", ("+more", "-less", "@@ -1 +1 @@", " same"))
+    renderer = Renderer({"TERM": "xterm-256color"}, "dark")
+    picture = draw(snapshot, opened(snapshot, Pane.DIFF, log_end=0, log=text), 0.0, 80, 24)
+    rows = renderer.lines(picture, 80, 24)[4:8]
+    assert ["38;5;78m" in row for row in rows] == [True, False, False, False]
+    assert ["38;5;210m" in row for row in rows] == [False, True, False, False]
+    log = draw(snapshot, opened(snapshot, log=text), 0.0, 80, 24)
+    assert "38;5" not in "".join(renderer.lines(log, 80, 24)[4:8])
+
+
+def test_times_stand_before_the_lines_of_a_log_only_if_they_are_wanted() -> None:
+    snapshot = after(*fleet(1, busy=1))
+    text = ShownLog("a.log", ("one", "two"), times=("", "12:00:07"))
+    timed = lines(snapshot, opened(snapshot, log=text, times=True))
+    assert timed[4:6] == ["          one", " 12:00:07 two"]
+    assert lines(snapshot, opened(snapshot, log=text))[5] == " two"
+
+
+def test_where_a_search_stands_is_told_in_lines_though_lines_go_on() -> None:
+    snapshot = after(*fleet(1, busy=1))
+    rows = tuple(f"row {n}" for n in range(100))
+    text = ShownLog("a.log", rows, cuts=tuple(range(1, 100, 2)))
+    shown = lines(snapshot, opened(snapshot, log=text, log_end=60))
+    assert shown[3].endswith("line 30 of 50") and shown[-2] == " row 59"
+
+
+def test_the_keys_can_be_read_to_the_last_on_the_smallest_dashboard() -> None:
+    snapshot = after(*fleet(2))
+    look = Look(pane=Pane.HELP)
+    assert "twice: now" not in "\n".join(lines(snapshot, look, columns=60, rows=14))
+    page = page_rows(snapshot, look, 60, 14)
+    look, _ = press(look, "G", snapshot, page)
+    shown = lines(snapshot, look, columns=60, rows=14)
+    assert "twice: now" in shown[-2] and press(look, "j", snapshot, page)[0] == look
+    assert press(look, "g", snapshot, page)[0].top == 0
+
+
+def test_sentences_go_on_below_their_beginning_and_nothing_of_them_is_cut() -> None:
+    words = "quarantined after two attempts because the sum of the cart is three and not four"
+    rows = list(sentences([("why", [f"  {words}", ""]), ("attempts", ["one"])], 40))
+    assert rows[0] == "why" and rows[-2:] == ["attempts", "  one"] and rows[-3] == ""
+    assert rows[1].startswith("    quarantined") and rows[2].startswith("      ")
+    assert " ".join(row.strip() for row in rows[1:4]).strip() == words
+    assert all(len(row) <= 40 for row in rows)
+
+
+def test_an_attempt_that_was_tried_again_does_not_say_when_that_will_be() -> None:
+    script = Script()
+    script.attempt("W1", "app-1", 1.0, 2.0, "error", "requeue", error="E: 3 != 4")
+    script.attempt("W1", "app-1", 3.0, 4.0, "error", "requeue", number=2, error="E: 3 != 4")
+    snapshot = after(*fleet(1))
+    script.attempt("W1", "app-1", 5.0, 6.0, "question", "asked", number=3, error="A or B?")
+    script.attempt("W1", "app-1", 7.0, 8.0, "error", "requeue", number=4, error="E: 3 != 4")
+    for number, said in (
+        (1, "error, tried again: E"),
+        (3, "asked, and went on: A or B?"),
+        (4, "error, again at once: E"),
+    ):
+        pin = Pin("app-1", "run-1", number)
+        look = Look(pane=Pane.LOG, opened=pin, view=attempt_view(pin, [run(script, 1)]))
+        assert said in lines(snapshot, look)[2]
+
+
+def test_what_landed_in_an_earlier_run_is_known_in_the_next() -> None:
+    pin = Pin("app-1", "run-1", 1)
+    view = replace(AttemptView(pin), landing=LandingHistory(commit="1" * 40))
+    shown = lines(after(*fleet(1)), Look(pane=Pane.LOG, opened=pin, view=view))
+    assert shown[3].strip() == "app-1 landed as 111111111111"
+
+
+def test_the_sections_are_named_and_the_open_one_stands_out() -> None:
+    snapshot = after(*fleet(1, busy=1))
+    for pane, name in ((Pane.LOG, "log"), (Pane.DIFF, "d diff"), (Pane.ABOUT, "y why")):
+        picture = draw(snapshot, opened(snapshot, pane), 0.0, 80, 24)
+        row = Renderer({"TERM": "xterm", "NO_COLOR": "1"}, "dark").lines(picture, 80, 24)[1]
+        assert f"\x1b[1m{name}" in row, "also without colours"

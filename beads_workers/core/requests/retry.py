@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from beads_workers.core.causes import NO_SUCH_CAUSE, is_of
+from beads_workers.core.commands import Answer
 from beads_workers.core.control import Control
 from beads_workers.core.events import FleetRequest, Ticket
+from beads_workers.core.framing import ProtocolError
 from beads_workers.core.inflight import RETRIED
 from beads_workers.core.issues import Standing
 from beads_workers.core.model import IssueId, value
@@ -17,16 +20,20 @@ from beads_workers.core.states import IssueState, RunState
 @value
 class RetryAskedFor(FleetRequest):
     """A person wants these issues tried again, now, with a clean history; or all
-    ``quarantined``."""
+    ``quarantined``, or those of them whose last error is of this ``cause``."""
 
     issue_ids: tuple[IssueId, ...]
     quarantined: bool = False
+    cause: str = ""
 
     @classmethod
     def read(cls, data: Mapping[str, Any], ticket: Ticket) -> RetryAskedFor:
         """See ``FleetRequest``."""
-        everything = data.get("quarantined") is True
-        return cls(ticket, () if everything else issue_ids(data), everything)
+        cause = data.get("cause", "")
+        if not isinstance(cause, str):
+            raise ProtocolError("cause must be a text")
+        everything = data.get("quarantined") is True or bool(cause.strip())
+        return cls(ticket, () if everything else issue_ids(data), everything, cause)
 
     def answer(self, fleet: Control) -> None:
         """Try the issues again that are quarantined, cooling down or on hold."""
@@ -38,7 +45,14 @@ class RetryAskedFor(FleetRequest):
         asked = self.issue_ids
         if self.quarantined:
             found = fleet.parts.effects.issues.standing(Standing.QUARANTINED)
-            asked = tuple(IssueId(each.issue_id) for each in found)
+            asked = tuple(
+                IssueId(each.issue_id)
+                for each in found
+                if not self.cause or is_of(self.cause, each.error, each.issue_id)
+            )
+            if found and not asked:
+                fleet.parts.effects.ask(Answer(self.ticket, error=NO_SUCH_CAUSE, not_found=True))
+                return
             if not asked:
                 fleet.say(self.ticket, "nothing is quarantined")
                 return
