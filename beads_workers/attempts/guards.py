@@ -14,7 +14,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -190,11 +190,15 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     rewritings, so each remote's whole URL is named, too: the user may rewrite a part of it. In a
     worktree of the attempt's own, commits are not signed.
     """
+    remotes = _remotes(folder)
     settings = [(f"url.{NO_PUSH}.pushInsteadOf", "")]
-    settings += [(f"url.{NO_PUSH}.pushInsteadOf", url) for url in _urls(folder, "url")]
-    settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _urls(folder, "pushurl")]
+    settings += [(f"url.{NO_PUSH}.pushInsteadOf", url) for url in _urls(remotes, "url")]
+    settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _urls(remotes, "pushurl")]
     # If the agent sets a push URL itself: the program that would receive the push there.
-    settings += [(f"remote.{name}.receivepack", NO_RECEIVER) for name in _remotes(folder)]
+    settings += [
+        (f"remote.{name}.receivepack", NO_RECEIVER)
+        for name in sorted({name for name, *_ in remotes})
+    ]
     if environment.get("BW_WORKTREE"):
         # What lands is signed as it lands; here nobody is there to answer a signer.
         settings.append(("commit.gpgSign", "false"))
@@ -209,20 +213,16 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     return added
 
 
-def _urls(folder: str, name: str) -> list[str]:
-    return sorted({url for _, url in _set(folder, name)})
+def _urls(remotes: Iterable[tuple[str, str, str]], kind: str) -> list[str]:
+    return sorted({url for _, its_kind, url in remotes if its_kind == kind})
 
 
-def _remotes(folder: str) -> list[str]:
-    keys = {key for name in ("url", "pushurl") for key, _ in _set(folder, name)}
-    return sorted({key.removeprefix("remote.").rpartition(".")[0] for key in keys})
-
-
-def _set(folder: str, name: str) -> list[tuple[str, str]]:
-    """Return the keys of remotes that end with this name, each with its value."""
-    asked = ("config", "-z", "--get-regexp", rf"^remote\..*\.{name}$")
+def _remotes(folder: str) -> list[tuple[str, str, str]]:
+    """Return the URLs of all remotes: the remote's name, ``url`` or ``pushurl``, and the URL."""
+    asked = ("config", "-z", "--get-regexp", r"^remote\..*\.(push)?url$")
     done = Git(folder).answered(*asked, good=(0, NONE_THERE))
-    return [(key, value) for key, value in config(done.output) if value]
+    found = ((key.removeprefix("remote."), url) for key, url in config(done.output) if url)
+    return [(name, kind, url) for key, url in found for name, _, kind in (key.rpartition("."),)]
 
 
 def _guarded_programs(

@@ -251,6 +251,7 @@ class AgentAttempt:
         money = self._asked.money
         if money is not None:
             money = max(0.01, money - (self._around.usage.spent()[1] or 0.0))
+        self._place.rest(on=False)
         verdict = self._worker.work(prompt, resume=resume, money=money)
         self._asked_of_us += self._worker.tally.asked
         return verdict
@@ -320,6 +321,7 @@ class AgentAttempt:
             del tail[:-VERIFY_TAIL_BYTES]
             self._log.write(data)
 
+        self._place.rest(on=False)
         ended = run_agent(
             ("sh", "-c", command),
             None,
@@ -328,6 +330,7 @@ class AgentAttempt:
             Clocks(None, term_seconds=self._asked.term_seconds),
             lambda: self._is_told,
         )
+        self._place.rest(on=True)
         self._log.flush()
         lines = [line.rstrip() for line in tail.decode("utf-8", "replace").splitlines()]
         return ended.status, [line for line in lines if line][-VERIFY_LINES_SHOWN:]
@@ -339,6 +342,7 @@ class AgentAttempt:
         self._log.say(f"review by {spec.name}")
         reviewer = WorkingAgent(spec, self._around, Permission.READ)
         asked = review.prompt(self._asked, self._place.diff(), verdict.text)
+        self._place.rest(on=False)
         answer = reviewer.work(asked, resume=False, money=None)
         if answer.kind in REFUSED:
             self._refused = spec
@@ -461,6 +465,7 @@ class AgentAttempt:
         return True
 
     def _changed(self) -> bool | None:
+        self._place.rest(on=True)  # The agent is over, with all that it has started.
         try:
             if not self._come_back():
                 return True

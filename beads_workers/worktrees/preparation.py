@@ -17,6 +17,7 @@ from beads_workers.worktrees import making, pool, programs, removal, reuse
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
+from beads_workers.worktrees.turns import turn
 
 # Its output goes to the attempt's log, and the last line of a failure is the error that people see.
 # It fails for reasons that are not the issue's: the worker asks for a free retry. Source:
@@ -94,7 +95,8 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         if freed is not None:
             reuse.hand_over(freed, records, record)
         elif taken is None:
-            git(record.path, "reset", "--hard", "--quiet")
+            with turn(record.common):
+                git(record.path, "reset", "--hard", "--quiet")
         if taken is None and (freed is None or freed.kept is None):
             _copy_files(settings, record)
         is_set_up = freed.kept is not None if freed else taken is not None and not taken.sets_up
