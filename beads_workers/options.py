@@ -580,6 +580,7 @@ class Options:
     worktree_setup_reads: tuple[str, ...] | None = _in_file(
         _several(ValueKind(_inside)), (), table=("worktree", "setup_reads")
     )
+    worktree_reuse: bool | None = _in_file(BOOLEAN, True, table=("worktree", "reuse"))
     land: bool | None = _flag(
         "Merge finished branches behind a gate; the default with worktrees.",
         "--land/--no-land",

@@ -22,6 +22,7 @@ from benchmarks import (
     growth,
     junk,
     landing,
+    night,
     rrq,
     rrq_serving,
     start,
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "rrq": rrq.measure,
     "rrq-executor": rrq_serving.measure,
     "worktrees": worktrees.measure,
+    "night": night.measure,
 }
 """Each takes the number of rounds, whether to be quick, and a folder of its own."""
 

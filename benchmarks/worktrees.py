@@ -3,6 +3,9 @@
 A repository of 50,000 files (200 MB) whose set-up hook takes 20 s. Between two attempts the branch
 moves by one commit, as when another one lands. Both sides are the PREPARE step as a worker starts
 it, from its start to its end; what is made ahead is made before the clock runs.
+
+Then, in repositories of 2,000 and of 50 files without a set-up hook: an attempt after one that has
+landed gets its worktree, against one that makes its own.
 """
 
 from __future__ import annotations
@@ -16,16 +19,19 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from beads_workers.core.landing import Add
 from beads_workers.core.settings import Worktrees
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.making import CannotPrepare
 from beads_workers.worktrees.pool import make
 from beads_workers.worktrees.preparation import Preparation
 from beads_workers.worktrees.records import Records
+from beads_workers.worktrees.reuse import landed, tip_of
 from benchmarks.tools.figures import Figure, say
 from benchmarks.tools.fleets import Broken
 
 FILES, FILE_BYTES = 50_000, 4_000
+AGAIN_FILES = (2_000, 50)
 SETUP_SECONDS = 20.0
 GOAL = 0.1
 
@@ -33,7 +39,8 @@ GOAL = 0.1
 class Ground:
     """The repository, its run, and worktrees of both kinds."""
 
-    def __init__(self, folder: Path, files: int, setup_seconds: float) -> None:
+    def __init__(self, folder: Path, files: int, setup_seconds: str | None) -> None:
+        folder.mkdir(exist_ok=True)
         self.top = folder / "project"
         self.top.mkdir()
         named = {
@@ -55,7 +62,7 @@ class Ground:
         self.settings = Worktrees(
             *(str(self.top), "", f"{self.top}/.git", f"{folder}/trees", str(self.runs.root)),
             *("main", "main"),
-            setup=f"mkdir -p deps && sleep {setup_seconds} && touch deps/made",
+            setup=setup_seconds and f"mkdir -p deps && sleep {setup_seconds} && touch deps/made",
         )
         self.attempt = 0
 
@@ -71,27 +78,55 @@ class Ground:
 
     def prepare(self, pool: int) -> float:
         """Run the PREPARE step; seconds until the task could begin."""
+        seconds, place, said = self._prepared(pool=pool)
+        if not self._is_right(place, pool):
+            raise Broken(f"no worktree: {said}")
+        place.unlink()
+        self._remove()
+        return seconds
+
+    def next(self, reuse: int) -> float:
+        """Run the PREPARE step after an attempt that has landed; seconds until the task could
+        begin."""
+        _, place, _ = self._prepared(reuse=reuse)
+        first = json.loads(place.read_bytes())["folder"]
+        (Path(first) / "work.txt").write_text(f"{self.attempt}\n")
+        for words in (("add", "."), ("commit", "--quiet", "-m", "work")):
+            subprocess.run(["git", *words], cwd=first, env=self.environment, check=True)
+        (record,) = Records(self.runs.root).all()
+        self.git("merge", "--quiet", "--ff-only", record.branch)
+        tip = tip_of(record)
+        self.git("update-ref", f"refs/bw/attempts/bench/{self.attempt}", tip)
+        add = Add("bench", self.attempt, self.run_id, tip, record.base, record.branch)
+        landed(replace(self.settings, reuse=reuse), add)
+        seconds, place, said = self._prepared(reuse=reuse)
+        if (json.loads(place.read_bytes())["folder"] == first) != bool(reuse):
+            raise Broken(f"not as it was asked: {said}")
+        place.unlink()
+        self._remove()
+        return seconds
+
+    def _prepared(self, pool: int = 0, reuse: int = 0) -> tuple[float, Path, str]:
         self.attempt += 1
         place = self.runs.run(self.run_id) / "issues" / "W1.place"
-        settings = replace(self.settings, pool=pool)
-        asked = Preparation(settings, "bench", self.attempt, "W1", self.run_id, str(place))
+        worktrees = replace(self.settings, pool=pool, reuse=reuse)
+        asked = Preparation(worktrees, "bench", self.attempt, "W1", self.run_id, str(place))
         argv = [sys.executable, "-P", "-m", "beads_workers.worktrees.preparation"]
         began = time.monotonic()
         done = subprocess.run(
             argv, input=json.dumps(asdict(asked)), capture_output=True, text=True, check=False
         )
         seconds = time.monotonic() - began
-        if done.returncode != 0 or not self._is_right(place, pool):
+        if done.returncode != 0:
             raise Broken(f"no worktree: {done.stdout[-300:]}")
-        place.unlink()
-        self._remove()
-        return seconds
+        return seconds, place, done.stdout[-300:]
 
     def _is_right(self, place: Path, pool: int) -> bool:
         folder = Path(json.loads(place.read_bytes())["folder"])
         text = (self.top / "moved.txt").read_text()
-        right = (folder / "moved.txt").read_text() == text and (folder / "deps" / "made").exists()
-        return right and folder.name.startswith("ready-") == bool(pool)
+        right = (folder / "moved.txt").read_text() == text
+        made = not self.settings.setup or (folder / "deps" / "made").exists()
+        return right and made and folder.name.startswith("ready-") == bool(pool)
 
     def _remove(self) -> None:
         records = Records(self.runs.root)
@@ -103,7 +138,7 @@ class Ground:
 def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
     """Pairs of one attempt from the pool and one that makes its own."""
     files, setup_seconds = (5_000, 2.0) if quick else (FILES, SETUP_SECONDS)
-    ground = Ground(folder, files, setup_seconds)
+    ground = Ground(folder / "pool", files, f"{setup_seconds:g}")
     cold, warm = list[float](), list[float]()
     for number in range(rounds):
         try:
@@ -116,4 +151,16 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
         cold.append(ground.prepare(0))
         say(f"  {warm[-1]:.2f} s from the pool, {cold[-1]:.2f} s without")
     name = f"worktrees: {files:,} files, set-up {setup_seconds:g} s: ready from the pool / cold"
-    return [Figure(name, "s", tuple(warm), tuple(cold), GOAL, paired=True)]
+    figures = [Figure(name, "s", tuple(warm), tuple(cold), GOAL, paired=True)]
+    return figures + [_again(rounds, count, folder / str(count)) for count in AGAIN_FILES]
+
+
+def _again(rounds: int, files: int, folder: Path) -> Figure:
+    ground = Ground(folder, files, None)
+    again, cold = list[float](), list[float]()
+    for _ in range(rounds):
+        again.append(ground.next(1))
+        cold.append(ground.next(0))
+        say(f"  {again[-1]:.3f} s again, {cold[-1]:.3f} s new")
+    name = f"worktrees: {files:,} files: ready in one that has landed / new"
+    return Figure(name, "s", tuple(again), tuple(cold), 1.0, paired=True)

@@ -33,6 +33,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("chaos/gate.py", "git"): "a command of a user, which runs without the package",
     ("runtime/loop.py", "print"): "the journal cannot be written: stderr is the run's log file",
     ("runtime/zygote.py", "os._exit"): "a forked child must not run its parent's exit handlers",
+    ("runtime/warm_steps.py", "os._exit"): "a forked step must not run on as its worker",
     (
         "runtime/zygote_loop.py",
         "os._exit",

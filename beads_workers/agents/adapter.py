@@ -8,7 +8,7 @@ of the file is the name for ``--agent``. Only the file of the agent in use is im
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import Enum
 from importlib import import_module
@@ -61,7 +61,8 @@ class AgentRequest:
     one (``Adapter.own_session``). ``money``: dollars at which the agent is to stop; ``turns``
     likewise; both only if it can. ``arguments``: the user's, behind ours. ``settings``: a file of
     settings for this run. ``usage_file``: a path of ours for agent CLIs that write their usage
-    there.
+    there. ``asks``: a hook of ``settings`` ends the run at a question to a person, or answers it;
+    an empty ``prompt`` then resumes a session that waits for the answer.
     """
 
     prompt: str
@@ -74,6 +75,7 @@ class AgentRequest:
     arguments: tuple[str, ...] = ()
     settings: str = ""
     usage_file: str = ""
+    asks: bool = False
 
 
 @value
@@ -117,6 +119,10 @@ class Obstacle:
     remedy: str
 
 
+Read = Callable[[str, str], Iterable[tuple[str, str]]]
+"""Reads the files of a folder by a pattern: the path and the text of each, in order."""
+
+
 class Adapter(ABC):
     """One agent CLI.
 
@@ -130,7 +136,8 @@ class Adapter(ABC):
     ``usage_kept``: they have the same answers as its stream, and their whole output, which the
     stream tells only at the end: they are read of a process that ended without a total.
     ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
-    published types, never run by us. ``has_hook``: a hook can tell it in time why a guard refuses.
+    published types, never run by us. ``has_hook``: a hook can tell it in time why a guard refuses,
+    and end it at a question to a person.
     ``commits``: its sandbox lets it commit in its folder. ``by_hand``: the call with which a person
     opens a session, whose id follows; empty: none is known.
     """
@@ -186,6 +193,17 @@ class Adapter(ABC):
         whether it runs as root."""
         return []
 
+    def hooks_off(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folders: Sequence[str],
+        read: Read,
+    ) -> str:
+        """Return what switches off its hooks, ours too: a key of a file, or an argument; "" if
+        nothing does. ``folders``: its own, then the repository's checkout."""
+        return ""
+
     def readable(self, line: str) -> str | None:
         """Return a line of its stream as one short line for people; None for noise."""
         parser = self.parser()
@@ -201,12 +219,12 @@ def shown(event: Event) -> str | None:
             text = f"$ {what}"
         case Doing():
             text = event.text
+        case OpenQuestion(question) | FinalResult(question=question) if question:
+            text = f"asks: {_first(question)}"
         case Words(said) | FinalResult(said, True):
             text = f"> {_first(said)}" if said.strip() else ""
         case FinalResult(said, _) | RunFailure(_, said):
             text = f"failed: {_first(said)}"
-        case OpenQuestion(question):
-            text = f"asks: {_first(question)}"
         case Denied(tool):
             text = f"refused: {tool}"
         case Retrying(why):

@@ -196,10 +196,16 @@ class Background:
 
 @value
 class FinalResult:
-    """The run is over, as the agent sees it; ``text`` is its answer."""
+    """The run is over, as the agent sees it; ``text`` is its answer.
+
+    ``question``: what it ended at, with the choices, if it asked a person by a tool; ``call``: the
+    id of that call, at which its session waits for the answer.
+    """
 
     text: str
     ok: bool
+    question: str = ""
+    call: str = ""
 
 
 @value

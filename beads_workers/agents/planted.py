@@ -64,18 +64,24 @@ PLANTED: Mapping[str, Planted] = {
 }
 """Files by the name of the adapter."""
 
-WATCHED = tuple(
-    f":(top,glob)**/{name}{below}"
-    for name in dict.fromkeys(
+_NAMES = tuple(
+    dict.fromkeys(
         (
             *("beads-workers.toml", ".beads/hooks", ".beads/redirect"),
             *(file for each in PLANTED.values() for file in each.files),
         )
     )
-    for below in ("", "/**")
 )
+
+WATCHED = tuple(f":(top,glob)**/{name}{below}" for name in _NAMES for below in ("", "/**"))
 """Patterns, for git, of files that a person should look at before a merge: the person who pulls
 them is asked about them."""
+
+
+def is_watched(path: str) -> bool:
+    """Return whether one of ``WATCHED`` matches this path, seen from the top."""
+    return any(f"/{name}/" in f"/{path}/" for name in _NAMES)
+
 
 OBEYED = "changes what is run by whoever merges it"
 

@@ -39,9 +39,10 @@ Rules:
 """Prompt template if the user has none."""
 
 MAY_ASK = (
-    '- If only a person can decide something that you need, end with "Outcome: question:" and\n'
-    "  the question on that line, with the choices. Somebody answers, and you go on here. Do not\n"
-    "  ask for what you can find out, or may decide yourself."
+    "- If only a person can decide something that you need, ask with the tool AskUserQuestion. If\n"
+    '  you do not have it, end with "Outcome: question:" and the question on that line, with the\n'
+    "  choices. Somebody answers, and you go on here. Do not ask for what you can find out, or\n"
+    "  may decide yourself."
 )
 NOBODY_ANSWERS = "- Do not ask questions: nobody answers."
 

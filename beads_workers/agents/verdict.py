@@ -38,7 +38,8 @@ class Verdict:
 
     ``until``: when a limit ends, in epoch seconds; None if that is unknown. ``session_lost``: the
     next run must begin a new session; nothing was tried in this one. ``window``: of a limit, as in
-    ``Limit``; ``model``: the only one that it is for. Both are empty if unknown.
+    ``Limit``; ``model``: the only one that it is for. Both are empty if unknown. ``question``: what
+    it asked a person by a tool; ``call``: as in ``FinalResult``.
     """
 
     kind: Kind
@@ -48,6 +49,8 @@ class Verdict:
     session_lost: bool = False
     window: str = ""
     model: str = ""
+    question: str = ""
+    call: str = ""
 
 
 WINDOWS = {
@@ -80,6 +83,8 @@ def judge(tally: Tally, ending: RunEnding) -> Verdict:
 
 def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
     """Return the verdict on a run that ended well by its own account: is the work there?"""
+    if tally.result is not None and tally.result.call:
+        return _asked(tally, tally.result.question, tally.result.call)
     outcome, reason = said_outcome(tally.text)
     if outcome in ("blocked", "question"):
         why = sentence(reason) or f"it says: {outcome}"
@@ -87,12 +92,19 @@ def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
     if tally.denied and not ending.changed:
         tools = ", ".join(sorted(tally.denied)[:3])
         return Verdict(Kind.UNFINISHED, f"refused: {tools}; nothing changed", text=tally.text)
+    if tally.asked and not outcome and not ending.changed:
+        return _asked(tally, "\n".join(dict.fromkeys(tally.asked)))
     if not outcome and not ending.changed and (asked := last_question(tally.text)):
         return Verdict(Kind.QUESTION, sentence(asked), text=tally.text)
     if ending.changed is False or (outcome == "no change needed" and not ending.changed):
         why = sentence(reason or tally.text) or "it changed nothing"
         return Verdict(Kind.NO_CHANGE, why, text=tally.text)
     return Verdict(Kind.DONE, text=tally.text)
+
+
+def _asked(tally: Tally, question: str, call: str = "") -> Verdict:
+    why = sentence(question)
+    return Verdict(Kind.QUESTION, why, text=tally.text, question=question, call=call)
 
 
 def said_outcome(text: str) -> tuple[str, str]:

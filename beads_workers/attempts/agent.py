@@ -28,7 +28,8 @@ PROGRESS_SECONDS = 1.0
 class AttemptContext:
     """State shared by all agents of an attempt. ``changed``: return whether there is work by now;
     None: nobody can tell. ``tell``: report progress. ``pays_overage``: beyond its limit the account
-    may go on at a price. ``settings``: a file for agent CLIs that read one for a run."""
+    may go on at a price. ``settings``: a file for agent CLIs that read one for a run.
+    ``asks``: the hook in it for questions to a person can run, and somebody answers."""
 
     environment: Mapping[str, str]
     log: MaskedLog
@@ -39,6 +40,7 @@ class AttemptContext:
     changed: Callable[[], bool | None]
     tell: Callable[[str], None]
     settings: str = ""
+    asks: bool = False
 
 
 class WorkingAgent:
@@ -73,7 +75,8 @@ class WorkingAgent:
         return self._last.to_object()
 
     def work(self, prompt: str, *, resume: bool, money: float | None) -> Verdict:
-        """Run the agent once; ``money``: dollars at which it has to stop, if it can.
+        """Run the agent once; ``money``: dollars at which it has to stop, if it can. An empty
+        prompt resumes a session at the call that ``write_answers`` answers.
 
         Raises ``AgentNotStarted``.
         """
@@ -87,6 +90,7 @@ class WorkingAgent:
             arguments=self.spec.arguments,
             settings=self._around.settings,
             usage_file=f"{self._around.usage.path}.told",
+            asks=self._around.asks and self._permission is Permission.EDIT,
         )
         called = self.adapter.arguments(request)
         argv = (self.spec.program or called.argv[0], *called.argv[1:])

@@ -26,22 +26,44 @@ FILE_BYTES_MAX = 1 << 25
 """Bytes of the largest file examined: a larger file is no source that anybody merges by lines."""
 
 
-def left_marks(folder: str, at_top: Git, directory: Path, base: str, tip: str) -> list[str]:
+def left_marks(
+    folder: str, at_top: Git, directory: Path, base: str, tip: str, known: list[str] | None = None
+) -> list[str]:
     """Return the files with conflict marks, as seen from ``folder``.
 
     ``at_top``: git at the top of the worktree, where all of its answers name a file in the same
-    way; ``base`` and ``tip``: of the attempt; ``directory``: the worktree's git directory. Raises
+    way; ``base`` and ``tip``: of the attempt; ``directory``: the worktree's git directory;
+    ``known``: the tracked files that differ from ``base``, from the top, if that is known. Raises
     ``GitError``.
     """
     found = set()
     for name, sides in _conflicted(at_top, directory, base, tip):
         if name not in found and _has_marks(at_top, name, sides):
             found.add(name)
-    changed = at_top("diff", "--name-only", "--no-renames", "--diff-filter=d", "-z", base)
-    for name in names(changed):
+    if known is None:
+        asked = ("diff", "--name-only", "--no-renames", "--diff-filter=d", "-z", base)
+        known = names(at_top(*asked))
+    for name in known:
         if name not in found and _has_conflict(at_top, name, base):
             found.add(name)
     return sorted(_from(folder, at_top, name) for name in found)
+
+
+def tracked_changes(status: str) -> list[str]:
+    """Return the tracked files that differ from HEAD, from the top. ``status``: git's output for
+    ``removal.STATUS``; raises ``GitError``."""
+    rows = iter(names(status))
+    found = []
+    for row in rows:
+        if row[:2] in _FIELDS:
+            found.append(row.split(" ", _FIELDS[row[:2]])[-1])
+        if row.startswith("2 "):
+            next(rows, None)  # The name before it was renamed.
+    return found
+
+
+_FIELDS = {"1 ": 8, "2 ": 9, "u ": 10}
+"""Number of fields before the name in each kind of line on a tracked file."""
 
 
 def unmerged(folder: str, at_top: Git) -> tuple[str, ...]:

@@ -14,10 +14,12 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from beads_workers.attempts import hook
+from beads_workers.attempts import ask_hook, hook
 from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees.git import NONE_THERE, config
 
@@ -30,6 +32,9 @@ NO_RECEIVER = "no-push"
 GUARDED = ("bd", "beads")
 """Programs of trackers that have a guard of ours before them on ``PATH``."""
 
+
+ANSWERS = "answers.json"
+"""File in the folder of the guards with a person's answers to claude's question."""
 
 HOOK_SECONDS = 10
 """Seconds for the hook, which takes 30 ms. A late hook refuses nothing; the guards do."""
@@ -134,17 +139,37 @@ def guard_environment(
 
 def write_settings(issue_id: str, directory: Path) -> str:
     """Write claude's settings for this attempt: a hook that refuses the same in time, with a
-    reason.
+    reason, and one for its questions.
 
     Returns the file's path. Raises ``OSError``.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    command = shlex.join((sys.executable, "-I", "-S", hook.__file__, issue_id))
-    called = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
-    hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [called]}]}
+    (directory / ANSWERS).unlink(missing_ok=True)
+    hooks = [
+        _hook("Bash", hook.__file__, issue_id),
+        _hook("AskUserQuestion", ask_hook.__file__, str(directory / ANSWERS)),
+    ]
     file = directory / "settings.json"
-    file.write_text(json.dumps({"hooks": hooks}))
+    file.write_text(json.dumps({"hooks": {"PreToolUse": hooks}}))
     return str(file)
+
+
+def _hook(tool: str, program: str, argument: str) -> dict[str, Any]:
+    command = shlex.join((sys.executable, "-I", "-S", program, argument))
+    called = {"type": "command", "command": command, "timeout": HOOK_SECONDS}
+    return {"matcher": tool, "hooks": [called]}
+
+
+def write_answers(directory: Path, call: str, answers: Sequence[str]) -> None:
+    """Write what the hook answers to this call of claude's. Raises ``OSError``."""
+    (directory / ANSWERS).write_text(json.dumps({"call": call, "answers": answers}))
+
+
+def read_settings(folder: str, pattern: str) -> Iterator[tuple[str, str]]:
+    """Read an agent's own settings, as ``Adapter.hooks_off`` asks for them."""
+    for file in sorted(Path(folder).glob(pattern)):
+        with suppress(OSError, UnicodeDecodeError):
+            yield str(file), file.read_text("utf-8")
 
 
 def refusals(directory: Path) -> list[str]:
@@ -165,11 +190,15 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     rewritings, so each remote's whole URL is named, too: the user may rewrite a part of it. In a
     worktree of the attempt's own, commits are not signed.
     """
+    remotes = _remotes(folder)
     settings = [(f"url.{NO_PUSH}.pushInsteadOf", "")]
-    settings += [(f"url.{NO_PUSH}.pushInsteadOf", url) for url in _urls(folder, "url")]
-    settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _urls(folder, "pushurl")]
+    settings += [(f"url.{NO_PUSH}.pushInsteadOf", url) for url in _urls(remotes, "url")]
+    settings += [(f"url.{NO_PUSH}.insteadOf", url) for url in _urls(remotes, "pushurl")]
     # If the agent sets a push URL itself: the program that would receive the push there.
-    settings += [(f"remote.{name}.receivepack", NO_RECEIVER) for name in _remotes(folder)]
+    settings += [
+        (f"remote.{name}.receivepack", NO_RECEIVER)
+        for name in sorted({name for name, *_ in remotes})
+    ]
     if environment.get("BW_WORKTREE"):
         # What lands is signed as it lands; here nobody is there to answer a signer.
         settings.append(("commit.gpgSign", "false"))
@@ -184,20 +213,16 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     return added
 
 
-def _urls(folder: str, name: str) -> list[str]:
-    return sorted({url for _, url in _set(folder, name)})
+def _urls(remotes: Iterable[tuple[str, str, str]], kind: str) -> list[str]:
+    return sorted({url for _, its_kind, url in remotes if its_kind == kind})
 
 
-def _remotes(folder: str) -> list[str]:
-    keys = {key for name in ("url", "pushurl") for key, _ in _set(folder, name)}
-    return sorted({key.removeprefix("remote.").rpartition(".")[0] for key in keys})
-
-
-def _set(folder: str, name: str) -> list[tuple[str, str]]:
-    """Return the keys of remotes that end with this name, each with its value."""
-    asked = ("config", "-z", "--get-regexp", rf"^remote\..*\.{name}$")
+def _remotes(folder: str) -> list[tuple[str, str, str]]:
+    """Return the URLs of all remotes: the remote's name, ``url`` or ``pushurl``, and the URL."""
+    asked = ("config", "-z", "--get-regexp", r"^remote\..*\.(push)?url$")
     done = Git(folder).answered(*asked, good=(0, NONE_THERE))
-    return [(key, value) for key, value in config(done.output) if value]
+    found = ((key.removeprefix("remote."), url) for key, url in config(done.output) if url)
+    return [(name, kind, url) for key, url in found for name, _, kind in (key.rpartition("."),)]
 
 
 def _guarded_programs(

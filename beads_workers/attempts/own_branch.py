@@ -8,12 +8,13 @@ and no other ref moves. What does not fit is refused by name.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from beads_workers.attempts.conflicts import CONFLICTS
 from beads_workers.attempts.git_calls import Git
+from beads_workers.attempts.loose import is_checked_out, loose_ref
 from beads_workers.attempts.refs import moved_by_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
@@ -38,23 +39,26 @@ class DoesNotFit(Exception):
 
 @value
 class BranchNow:
-    """The branch as it is. ``commit`` and ``tree``: "" if it is gone; ``checked_out``: whether HEAD
-    is on it."""
+    """The branch as it is. ``commit``: "" if it is gone; ``checked_out``: whether HEAD is on it."""
 
     commit: str = ""
-    tree: str = ""
     checked_out: bool = False
 
 
 @dataclass(slots=True)
 class OwnBranch:
     """The attempt's own branch. ``branch``: its name. ``before``: all refs before the attempt
-    began. ``tip``: the branch's last known commit, should it be gone."""
+    began. ``tip``: the branch's last known commit, should it be gone. ``directory`` and ``common``:
+    the worktree's git directories."""
 
     git: Git
     branch: str
     before: Mapping[str, str]
     tip: str
+    directory: Path
+    common: Path
+    _trees: dict[str, str] = field(default_factory=dict)
+    """The tree of each commit that was asked for: it never changes."""
 
     @property
     def ref(self) -> str:
@@ -62,15 +66,26 @@ class OwnBranch:
         return f"refs/heads/{self.branch}"
 
     def look(self) -> BranchNow:
-        """Return the branch as it is now, in one call of git; raises ``GitError``."""
-        asked = row_format("%(refname)", "%(objectname)", "%(tree)", "%(HEAD)")
-        seen = BranchNow()
-        # Once the branch is gone, there may be branches below its name.
-        for name, commit, tree, head in rows(self.git("for-each-ref", asked, self.ref), 4):
-            if name == self.ref and tree:
-                seen = BranchNow(commit, tree, checked_out=head == "*")
+        """Return the branch as it is now; raises ``GitError``. git is only asked if the files of
+        the branch and of HEAD leave it open."""
+        commit = loose_ref(self.common, self.ref)
+        if commit and is_checked_out(self.directory, self.ref):
+            seen = BranchNow(commit, checked_out=True)
+        else:
+            seen = self._asked()
         self.tip = seen.commit or self.tip
         return seen
+
+    def tree(self, commit: str) -> str:
+        """Return the tree of a commit; raises ``GitError``."""
+        if commit not in self._trees:
+            self.know([(commit, self._tree(commit))])
+        return self._trees[commit]
+
+    def know(self, trees: Iterable[tuple[str, ...]]) -> None:
+        """Remember the trees of commits: pairs of a commit and its tree."""
+        for commit, tree in trees:
+            self._trees[commit] = tree
 
     def come_back(self) -> str:
         """Bring HEAD back from elsewhere; return in one line what was done.
@@ -103,6 +118,16 @@ class OwnBranch:
         return f"HEAD was on {where}: it is back on {self.branch}"
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _asked(self) -> BranchNow:
+        asked = row_format("%(refname)", "%(objectname)", "%(tree)", "%(HEAD)")
+        seen = BranchNow()
+        # Once the branch is gone, there may be branches below its name.
+        for name, commit, tree, head in rows(self.git("for-each-ref", asked, self.ref), 4):
+            if name == self.ref and tree:
+                self.know([(commit, tree)])
+                seen = BranchNow(commit, checked_out=head == "*")
+        return seen
 
     def _taken_over(self, name: str, head: str, tip: str, where: str) -> str:
         """Return the commit of the branch with the attempt's own commits under ``head`` on top of

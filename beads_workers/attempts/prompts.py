@@ -65,6 +65,12 @@ def first_prompt(
     return f"{prompt}\n\n{talk}" if talk else prompt
 
 
+def told_since(asked: Assignment) -> list[str]:
+    """Return what people have answered to its question."""
+    found = answers(read_replies(asked.issue), asked.asked_at) if asked.question else []
+    return [each.text for each in found]
+
+
 def _conversation(asked: Assignment) -> str:
     """Return what the agent asked, and what people said since; "" if it asked nothing."""
     if not asked.question:

@@ -26,8 +26,9 @@ def refs_now(git: Git) -> dict[str, str]:
     return {row[0]: row[1] for row in rows(output, 2)}
 
 
-def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
-    """Return the refs as they were before the first attempt in this worktree; raises ``GitError``.
+def refs_at_first(git: Git, directory: Path) -> tuple[dict[str, str], bool]:
+    """Return the refs as they were before the first attempt in this worktree, and whether that is
+    now; raises ``GitError``.
 
     A killed attempt may have moved some refs: the next attempt must not take that as given.
     """
@@ -42,9 +43,9 @@ def refs_at_first(git: Git, directory: Path) -> dict[str, str]:
         fresh = directory / f"{REFS_FILE}.new"
         fresh.write_text(text, "utf-8", "surrogateescape")
         fresh.replace(file)
-        return refs
+        return refs, True
     pairs = (row.partition(" ") for row in kept)
-    return {name: found for found, _, name in pairs if name}
+    return {name: found for found, _, name in pairs if name}, False
 
 
 def moved(git: Git, before: Mapping[str, str]) -> Iterator[str]:

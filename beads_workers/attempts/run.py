@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from beads_workers.agents.adapter import Permission
+from beads_workers.agents.adapter import Permission, load
 from beads_workers.agents.events import Kind
 from beads_workers.agents.texts import is_of_model, sentence
 from beads_workers.agents.verdict import WINDOWS, Verdict, last_question, question_of, said_outcome
@@ -24,10 +24,16 @@ from beads_workers.attempts import review
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.git_calls import Misplaced
-from beads_workers.attempts.guards import guard_environment, refusals, write_settings
+from beads_workers.attempts.guards import (
+    guard_environment,
+    read_settings,
+    refusals,
+    write_answers,
+    write_settings,
+)
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import AgentNotStarted, Clocks, Hearing, run_agent
-from beads_workers.attempts.prompts import first_prompt, mend_prompt
+from beads_workers.attempts.prompts import first_prompt, mend_prompt, told_since
 from beads_workers.attempts.work import CannotCommit, Changes, Workplace
 from beads_workers.core import assignment, limits
 from beads_workers.core.landing import Mend
@@ -79,12 +85,21 @@ class AgentAttempt:
             changed=self._changed,
             tell=self._tell,
             settings=write_settings(asked.issue_id, self._guards),
+            asks=self._may_ask_by_tool(folder),
         )
         self._worker = WorkingAgent(asked.agent, self._around, earlier=self._earlier())
         self._refused: assignment.AgentSpec | None = None
         self._unkept = ""
         """What git or the machine could not do with the work, for no fault of the agent; empty:
         nothing."""
+
+    def _may_ask_by_tool(self, folder: str) -> bool:
+        agent = load(self._asked.agent.adapter)
+        if agent is None or not (agent.has_hook and self._asked.may_ask):
+            return False
+        folders = (folder, os.environ.get("BW_CHECKOUT", folder))
+        arguments = self._asked.agent.arguments
+        return not agent.hooks_off(arguments, os.environ, folders, read_settings)
 
     def end(self) -> None:
         """Ask the attempt to end."""
@@ -162,7 +177,7 @@ class AgentAttempt:
                 # The work was there; only its reviewer was refused.
                 return Verdict(Kind.DONE, text=earlier.message)
             self._is_unchanged()
-            verdict = self._ask(self._first_prompt(resumed=True), resume=True)
+            verdict = self._resume(earlier.call)
             if verdict.session_lost:
                 return self._renew("its session is gone")
             is_empty = verdict.kind is Kind.NO_CHANGE and not said_outcome(verdict.text)[0]
@@ -171,6 +186,17 @@ class AgentAttempt:
             return verdict
         self._worker = WorkingAgent(self._asked.agent, self._around)
         return self._ask(self._first_prompt(resumed=False), resume=False)
+
+    def _resume(self, call: str) -> Verdict:
+        """Go on in the session: at the call that a person has answered, else with a prompt."""
+        found = told_since(self._asked)
+        if call and found and self._around.asks and self._asked.repair is None:
+            write_answers(self._guards, call, found)
+            verdict = self._ask("", resume=True)
+            if not verdict.session_lost:
+                return verdict
+            self._log.say("its session does not wait at the question any more")
+        return self._ask(self._first_prompt(resumed=True), resume=True)
 
     def _renew(self, why: str, found: str = "") -> Verdict:
         """Begin again in a new session, once; ``found``: text added to the prompt, after the
@@ -225,6 +251,7 @@ class AgentAttempt:
         money = self._asked.money
         if money is not None:
             money = max(0.01, money - (self._around.usage.spent()[1] or 0.0))
+        self._place.rest(on=False)
         verdict = self._worker.work(prompt, resume=resume, money=money)
         self._asked_of_us += self._worker.tally.asked
         return verdict
@@ -294,6 +321,7 @@ class AgentAttempt:
             del tail[:-VERIFY_TAIL_BYTES]
             self._log.write(data)
 
+        self._place.rest(on=False)
         ended = run_agent(
             ("sh", "-c", command),
             None,
@@ -302,6 +330,7 @@ class AgentAttempt:
             Clocks(None, term_seconds=self._asked.term_seconds),
             lambda: self._is_told,
         )
+        self._place.rest(on=True)
         self._log.flush()
         lines = [line.rstrip() for line in tail.decode("utf-8", "replace").splitlines()]
         return ended.status, [line for line in lines if line][-VERIFY_LINES_SHOWN:]
@@ -313,6 +342,7 @@ class AgentAttempt:
         self._log.say(f"review by {spec.name}")
         reviewer = WorkingAgent(spec, self._around, Permission.READ)
         asked = review.prompt(self._asked, self._place.diff(), verdict.text)
+        self._place.rest(on=False)
         answer = reviewer.work(asked, resume=False, money=None)
         if answer.kind in REFUSED:
             self._refused = spec
@@ -346,7 +376,8 @@ class AgentAttempt:
                 return assignment.AttemptAnswer(OutcomeKind.NOT_FOUND, error, receipt)
             case Kind.QUESTION if self._asked.may_ask and not self._is_told:
                 self._place.keep_for_answer()
-                receipt = replace(receipt, question=question_of(verdict.text) or why)
+                question = verdict.question or question_of(verdict.text) or why
+                receipt = replace(receipt, question=question, call=verdict.call)
                 return assignment.AttemptAnswer(OutcomeKind.QUESTION, why, receipt)
             case Kind.NO_CHANGE:
                 error = f"it ended well and changed nothing: {why}"
@@ -389,9 +420,11 @@ class AgentAttempt:
     def _questions(self, verdict: Verdict) -> list[str]:
         """Return what the agent asked before it went on all the same: a person should look at
         that."""
-        if verdict.kind is not Kind.DONE:
+        if verdict.kind is Kind.QUESTION:
             return []
-        asked = [*self._asked_of_us, last_question(verdict.text)]
+        asked = [*self._asked_of_us]
+        if verdict.kind is Kind.DONE:
+            asked.append(last_question(verdict.text))
         shown = (sentence(each) for each in dict.fromkeys(asked) if each)
         return [f"it asked: {each}" for each in shown]
 
@@ -432,6 +465,7 @@ class AgentAttempt:
         return True
 
     def _changed(self) -> bool | None:
+        self._place.rest(on=True)  # The agent is over, with all that it has started.
         try:
             if not self._come_back():
                 return True

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from beads_workers.agents.planted import OBEYED, WATCHED
-from beads_workers.attempts.conflicts import left_marks, unmerged
+from beads_workers.agents.planted import OBEYED, WATCHED, is_watched
+from beads_workers.attempts.conflicts import left_marks, tracked_changes, unmerged
 from beads_workers.attempts.git_calls import Git, Misplaced
 from beads_workers.attempts.litter import is_litter, of_agents
 from beads_workers.attempts.nested import (
@@ -96,6 +96,11 @@ class Workplace:
     agent: str = ""
     _places: tuple[str, str, str] | None = None
     """Git's answers on where it is: asked once, so that the agent cannot move them."""
+    _rests: bool = False
+    _seen: str | None = None
+    """Output of ``git status``, while it is known to hold; None: ask."""
+    _known: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The commits up to each tip since ``base``: they never change."""
 
     @classmethod
     def enter(cls, folder: str, issue_id: str, attempt: int, run_id: str) -> Workplace:
@@ -107,9 +112,8 @@ class Workplace:
         place = cls._of_environment(folder, issue_id, attempt, run_id)
         if not place.own:
             return place._shared()
-        place._take(os.environ.get("BW_BRANCH", ""))
+        place._take(os.environ.get("BW_BRANCH", ""), begins=True)
         if place.mine is not None:
-            place.refs = refs_now(place._git)
             place.mine.look()
         return place
 
@@ -149,17 +153,26 @@ class Workplace:
             return self
         return replace(self, base=head, dirty=dirty)
 
-    def _take(self, branch: str) -> None:
-        """Note the branch, and how git finds the worktree; raises ``GitError``."""
+    def _take(self, branch: str, *, begins: bool = False) -> None:
+        """Note the branch, and how git finds the worktree; raises ``GitError``. ``begins``: also
+        note all refs as they are now."""
         directory, top = self._git_directory(), self._at_top.folder
         if not branch:
             return
-        before = refs_at_first(self._git, directory)
-        self.mine = OwnBranch(self._git, branch, before, self.base or "")
+        before, is_first = refs_at_first(self._git, directory)
+        if begins:
+            self.refs = before if is_first else refs_now(self._git)
+        places = directory, self._common()
+        self.mine = OwnBranch(self._git, branch, before, self.base or "", *places)
         file = Path(top, ".git")
         with suppress(OSError):
             self.dot_git_text = file.read_text("utf-8", "surrogateescape")
             self.directory, self.dot_git = directory, file
+
+    def rest(self, *, on: bool) -> None:
+        """Note whether nobody works here now: git is not asked for the same files again then, until
+        we change them ourselves."""
+        self._rests, self._seen = on, None
 
     def come_back(self) -> str:
         """Bring HEAD back to the attempt's own branch; return what was done, "" for nothing.
@@ -172,6 +185,7 @@ class Workplace:
         self._unlock()
         if under_way := self._operation():
             raise CannotCommit(f"{under_way} is under way in the worktree")
+        self._seen = None
         try:
             return self.mine.come_back()
         except DoesNotFit as trouble:
@@ -194,9 +208,13 @@ class Workplace:
     def _status(
         self, good: tuple[int, ...] = (0,)
     ) -> tuple[str | None, str | None, tuple[str, ...]]:
+        if self._seen is not None:
+            return parse_status(self._seen)
         done = self._git.ask(*STATUS, good=good)
         if done.status != 0:
             raise git.GitError(done.error or f"git status exited with {done.status}")
+        if self._rests and self.own:
+            self._seen = done.output
         return parse_status(done.output)
 
     def _without_worktrees(self, files: tuple[str, ...]) -> tuple[str, ...]:
@@ -258,7 +276,15 @@ class Workplace:
         """Return the commits since the attempt began, oldest first; raises ``GitError``."""
         if tip == self.base:
             return ()
-        return tuple(git.objects(self._git("rev-list", "--reverse", f"{self.base}..{tip}")))
+        if tip not in self._known or not git.is_object(tip):
+            output = self._git(
+                "log", "--reverse", git.log_format("%H", "%T"), f"{self.base}..{tip}", "--"
+            )
+            found = git.rows(output, 2)
+            if self.mine is not None:
+                self.mine.know(found)
+            self._known[tip] = tuple(git.objects("".join(f"{commit}\n" for commit, _ in found)))
+        return self._known[tip]
 
     def commit(self, title: str, text: str = "") -> str | None:
         """Commit what is not committed, in a worktree of its own; return the new commit.
@@ -299,14 +325,18 @@ class Workplace:
             return None
         if not self._stage(tip, has_folders=has_folders) and not self._merging():
             return None
-        who = self._identity()
         subject = (
             commit_form.shortened(commit_form.one_line(title), commit_form.SUBJECT_COLUMNS)
             or commit_form.NO_TITLE
         )
         words = f"{commit_form.wrapped(text)}\n\n" if text.strip() else ""
+        names_committer = any("{committer}" in each for each in self.trailers)
+        who = self._identity() if names_committer else ()
         message = f"{subject}\n\n{words}{self._trailers(self.trailers, who)}"
-        done = self._git.once(*who, "commit", "--no-gpg-sign", "--quiet", "--file=-", stdin=message)
+        asked = ("commit", "--no-gpg-sign", "--quiet", "--file=-")
+        done = self._git.once(*who, *asked, stdin=message)
+        if done.status != 0 and not names_committer and (who := self._identity()):
+            done = self._git.once(*who, *asked, stdin=message)
         if done.status != 0:
             raise git.GitError(done.error or f"git commit exited with {done.status}")
         return self.head()
@@ -316,6 +346,7 @@ class Workplace:
         at_top = self._at_top
         worktrees, repositories = self._nested(at_top) if has_folders else ([], [])
         _refuse(repositories)
+        self._seen = None
         at_top("add", "--all", *without(worktrees))
         is_changed = self._check_gitlinks(tip)
         if self.base in (None, tip):
@@ -350,13 +381,14 @@ class Workplace:
         """Return the branch as it is, or its last known commit; raises ``GitError``."""
         self._check_dot_git()
         seen = BranchNow() if self.mine is None else self.mine.look()
-        return (
-            seen
-            if seen.commit
-            else BranchNow(*self._state_of(self.mine.tip if self.mine else "HEAD"))
-        )
+        if seen.commit:
+            return seen
+        return BranchNow(self._state_of(self.mine.tip if self.mine else "HEAD")[0])
 
     def _state_of(self, tip: str) -> tuple[str, str]:
+        """Return a commit and its tree; raises ``GitError``."""
+        if self.mine is not None and git.is_object(tip):
+            return tip, self.mine.tree(tip)
         commit, tree = git.lines(self._git("rev-parse", tip, f"{tip}^{{tree}}"), 2)
         return commit, tree
 
@@ -369,9 +401,15 @@ class Workplace:
 
     def diffstat(self) -> str:
         """Return the size of the change in git's words: ``2 files changed, 10 insertions(+)``."""
+        return self._changed()[0]
+
+    def _changed(self) -> tuple[str, list[str]]:
+        """Return the size of the change, and the names of all files in it, from the top; raises
+        ``GitError``."""
         if self.base is None:
-            return ""
-        return self._git("diff", "--shortstat", self.base).strip()
+            return "", []
+        *rows, size = self._git("diff", "--raw", "--shortstat", "-z", self.base).split("\0")
+        return size.strip(), [row for row in rows if not row.startswith(":")]
 
     def diff(self) -> str:
         """Return the reviewer's diff: everything since the base, committed or not."""
@@ -396,14 +434,16 @@ class Workplace:
             base=self.base,
             head=seen.commit if self.own else "",
             commits=self._commits(seen.commit)[-limits.RECEIPT_ITEMS_MAX :],
-            diffstat=self.diffstat(),
-            tree=seen.tree,
-            flags=(*receipt.flags, *self.moved(), *self._obeyed(), *self._programs()),
+            diffstat=(size := self._changed())[0],
+            tree=self._state_of(seen.commit)[1],
+            flags=(*receipt.flags, *self.moved(), *self._obeyed(size[1]), *self._programs()),
         )
 
-    def _obeyed(self) -> list[str]:
-        """Return a line on changed files that others obey or run once they are merged; raises
-        ``GitError``."""
+    def _obeyed(self, files: Sequence[str]) -> list[str]:
+        """Return a line on those of the changed files that others obey or run once they are merged;
+        raises ``GitError``."""
+        if not any(map(is_watched, files)):
+            return []
         found = git.names(self._git("diff", "--name-only", "-z", str(self.base), "--", *WATCHED))
         return [f"{OBEYED}: {some(found)}"] if found else []
 
@@ -423,6 +463,8 @@ class Workplace:
         if not self.own:
             return ()
         self.come_back()
+        self._seen = None
+        self._known.clear()
         if not self._merging():
             try:
                 self._merge(tip)
@@ -465,6 +507,7 @@ class Workplace:
         """
         self._unlock()
         at_top = self._at_top
+        self._seen = None
         at_top("reset", "--quiet", "--hard")
         at_top("clean", "--quiet", "-d", "--force")
 
@@ -478,7 +521,8 @@ class Workplace:
             return None
         besides = self.hidden()[0] if besides is None else besides
         seen = self._look()
-        head, committed = (seen.commit, seen.tree) if seen.checked_out else self._state_of("HEAD")
+        head = seen.commit if seen.checked_out else "HEAD"
+        head, committed = self._state_of(head)
         tree, commit = self._whole_tree(besides, committed), head
         if tree != committed or seen.commit != head:
             message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
@@ -522,8 +566,16 @@ class Workplace:
             raise CannotCommit(f"{under_way} is under way in the worktree")
         # A merge ends with the commit, once no conflict is left.
         of = (self._git_directory(), self.base or tip, tip)
-        if standing := left_marks(self.folder, self._at_top, *of):
+        if standing := left_marks(self.folder, self._at_top, *of, self._uncommitted(tip)):
             raise CannotCommit(f"conflicts stand in {', '.join(standing[:FILES_NAMED])}")
+
+    def _uncommitted(self, tip: str) -> list[str] | None:
+        """Return the files that are tracked and differ from ``base``, from the top; None if only a
+        comparison can tell: there are commits."""
+        if tip != self.base:
+            return None
+        self._status()
+        return tracked_changes(self._seen) if self._seen is not None else None
 
     def _operation(self, except_for: Sequence[str] = ("BISECT_LOG",)) -> str:
         directory = self._git_directory()

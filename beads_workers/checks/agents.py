@@ -17,7 +17,7 @@ from pathlib import Path
 
 from beads_workers.agents.adapter import Adapter, Program, load, version_key
 from beads_workers.agents.presets import PROGRAMS
-from beads_workers.attempts.guards import GUARDED
+from beads_workers.attempts.guards import GUARDED, read_settings
 from beads_workers.checks.named_agents import found_here
 from beads_workers.checks.probe import ask
 from beads_workers.checks.programs import program
@@ -212,7 +212,7 @@ class Tools:
     guarded: tuple[str, ...]
 
 
-def guards(agents: Iterable[Agent], tools: Tools) -> list[Check]:
+def guards(agents: Iterable[Agent], tools: Tools, folder: Path) -> list[Check]:
     """Return the checks of the guards that hold these agents."""
     agents = list(agents)
     checks = [
@@ -230,10 +230,24 @@ def guards(agents: Iterable[Agent], tools: Tools) -> list[Check]:
     if tools.guarded:
         settles = " and ".join(tools.guarded)
         parts.append(f"{settles} on PATH settles no issue of the agent's own")
-    hooked = [each.name for each in held if (a := load(each.adapter)) and a.has_hook]
-    if hooked:
-        parts.append(f"a hook tells {' and '.join(dict.fromkeys(hooked))} why")
-    return [*checks, ok("guards", "; ".join(parts))]
+    hooked = {x.name: _hooks_off(x, folder) for x in held if (a := load(x.adapter)) and a.has_hook}
+    if told := [name for name, off in hooked.items() if not off]:
+        parts.append(f"a hook tells {' and '.join(told)} why")
+    checks.append(ok("guards", "; ".join(parts)))
+    without = "no hook of ours runs; its questions come as words, without choices"
+    return checks + [
+        warn("guards", f"{name}: {off}: {without}", hint="the other guards hold")
+        for name, off in hooked.items()
+        if off
+    ]
+
+
+def _hooks_off(agent: Agent, folder: Path) -> str:
+    adapter = load(agent.adapter)
+    if adapter is None:
+        return ""
+    off = adapter.hooks_off(agent.arguments, os.environ, [str(folder)], read_settings)
+    return off.replace(f"{folder}/", "")
 
 
 def reviewer(review: Agent, agents: Sequence[Agent], folder: Path) -> list[Check]:

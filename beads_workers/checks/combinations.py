@@ -89,7 +89,8 @@ def functions_in_worktrees(options: Options) -> Check | None:
 
 def landing_without_worktrees(options: Options, *, worktrees: bool) -> Check | None:
     """Refuse landing without worktrees: what lands is the branch of a worktree."""
-    asked = options.land or options.land_on or options.land_into
+    asked = options.land or options.land_on or options.land_into or options.approve
     if worktrees or options.land is False or not asked:
         return None
-    return misused("landing", "landing needs a worktree for each attempt", "say --worktree as well")
+    what = "--approve" if options.approve else "landing"
+    return misused("landing", f"{what} needs a worktree for each attempt", "say --worktree as well")

@@ -14,7 +14,7 @@ from beads_workers.core.budget import Budget
 from beads_workers.core.night import NightSoFar
 from beads_workers.core.text import counted
 from beads_workers.exits import EXIT_UNFINISHED
-from beads_workers.runtime.night import night_so_far
+from beads_workers.runtime.night import night_so_far, unread
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.lines import another_night, with_budget
 from beads_workers.ui.words import moment
@@ -40,18 +40,23 @@ def _is_merged(folder: str, landing: Mapping[str, Any]) -> bool:
     return merged is not None
 
 
-def spent(budget: Budget, night: NightSoFar) -> Check | None:
-    """Refuse a budget that the earlier runs of the night have spent."""
-    if budget.per_run or not night.first or not budget.is_spent(night.money, night.tokens):
+def spent(state: Path, budget: Budget, night: NightSoFar) -> Check | None:
+    """Refuse a budget that the earlier runs of the night have spent, also if a killed run did not
+    come to count it."""
+    if budget.per_run or not night.first:
+        return None
+    more = unread(RunDirectory(state), night)
+    money, tokens = night.money + more[0], night.tokens + more[1]
+    if not budget.is_spent(money, tokens):
         return None
     runs = counted(night.runs, "run")
-    used = budget.used(night.money, night.tokens)
+    used = budget.used(money, tokens)
     argv = sys.argv[1:]
-    more, another = with_budget(argv, budget.doubled()), another_night(argv)
+    higher, another = with_budget(argv, budget.doubled()), another_night(argv)
     return fail(
         "budget",
         f"{used} of {budget} is spent, by {runs} of the night since {since(night)}",
-        hint=f"'{more}' gives this night more; '{another}' begins another",
+        hint=f"'{higher}' gives this night more; '{another}' begins another",
         exit_code=EXIT_UNFINISHED,
     )
 

@@ -225,13 +225,17 @@ class FleetPlan:
 
     # --- all of it ---
 
+    @property
+    def state_directory(self) -> Path:
+        """The run directory; of the settings that are prepared, if they are."""
+        return Path(self.prepared.state_directory) if self.prepared is not None else self.state
+
     @cached_property
     def night(self) -> NightSoFar:
         """The night that the start goes on with."""
         if self.options.new_night:
             return NightSoFar()
-        state = Path(self.prepared.state_directory) if self.prepared is not None else self.state
-        return night.found(state, self.folder, fleet.known(self.options.night_gap))
+        return night.found(self.state_directory, self.folder, fleet.known(self.options.night_gap))
 
     @cached_property
     def settings(self) -> FleetSettings | None:

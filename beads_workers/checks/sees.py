@@ -21,7 +21,7 @@ from beads_workers.landing.gate import VERDICTS, Verdicts
 from beads_workers.landing.repository import landing_folder
 from beads_workers.landing.sees.leads import find_leads
 from beads_workers.landing.sees.proof import Proof
-from beads_workers.landing.sees.run import ProofProcess, kept, start_proof
+from beads_workers.landing.sees.run import SAW_NOTHING, ProofProcess, kept, start_proof
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.places import make_folder
 
@@ -36,7 +36,8 @@ LEAST_SECONDS = 5.0
 
 @value
 class Sighting:
-    """Result of the check. ``check``: for people. ``proof``: None while ``process`` still runs."""
+    """Result of the check. ``check``: for people. ``proof``: None if nothing is known while
+    ``process`` still runs."""
 
     check: Check
     proof: Proof | None = None
@@ -47,7 +48,7 @@ def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> 
     """Prove that verify tests the branch, unless that is known.
 
     ``waits``: wait to the end. Otherwise wait no longer than the base check took, and let the
-    process go on.
+    process go on; do not wait at all if a check that depends on nothing was reported before.
     """
     try:
         commit, _ = base_commit(settings)
@@ -58,13 +59,24 @@ def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> 
         base = verdicts.find(tree)
         seconds = max(base.seconds, LEAST_SECONDS) if base is not None else WITHOUT_BASE_SECONDS
         process = start_proof(settings, commit, settings.landing.jobs)
+        saw_nothing = not waits and verdicts.find(SAW_NOTHING) is not None
     except (GitError, OSError) as error:
         return Sighting(warn(NAME, printable(f"not checked: {error}", TEXT_CHARS)))
+    if saw_nothing:
+        # Until the proof is there, what lands is marked as it was.
+        return Sighting(_as_before(settings), Proof(Sight.NOTHING), process)
     if _wait(process, progress, None if waits else seconds):
         assert process.proof is not None, "it has ended"
         return Sighting(check_of(process.proof, settings), process.proof)
     text = "whether verify tests the branch is checked beside the first attempts: it takes longer"
     return Sighting(ok(NAME, f"{text} than verify itself"), process=process)
+
+
+def _as_before(settings: LanderSettings) -> Check:
+    command = f"'{printable(settings.verify or '', 60)}'"
+    text = f"{command} passed on broken sources at an earlier start: what lands is verified"
+    more = "whether that still holds is checked beside the first attempts"
+    return warn(NAME, printable(f"{text} {INDEPENDENT}; {more}", TEXT_CHARS))
 
 
 def known(settings: FleetSettings) -> Check | None:

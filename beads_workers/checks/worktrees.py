@@ -143,6 +143,7 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         disk_floor_bytes=options.worktree_disk_floor,
         pool=options.worktree_pool or 0,
         setup_reads=options.worktree_setup_reads or (),
+        reuse=max(1, options.workers or 0) if options.worktree_reuse else 0,
         trailers=own_trailers(
             form_of(options),
             options.landing_style or "squash",
@@ -170,6 +171,14 @@ def of_another_place(worktrees: Worktrees) -> Check | None:
         return None
     was = f"of {counted(len(found), 'attempt')} lead to where the project was: {found[0].common}"
     return warn("worktree", printable(f"worktrees {was}"), "beads-workers clean --dry-run")
+
+
+def staying(worktrees: Worktrees) -> str:
+    """Return how many worktrees stay to be used again, for the end of a line; "" for none."""
+    from beads_workers.worktrees.reuse import kept
+
+    count = len(kept(worktrees))
+    return f"; {counted(count, 'worktree')} of earlier runs will be used again" if count else ""
 
 
 def crowd(work: Work, options: Options) -> Check | None:

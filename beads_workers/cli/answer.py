@@ -32,7 +32,7 @@ def answer(
         list[str] | None,
         typer.Argument(
             metavar="[ISSUE...] [TEXT]",
-            help="Without TEXT: from stdin, or $EDITOR.",
+            help="TEXT: words, or a choice by number. Without it: from stdin, or $EDITOR.",
             show_default=False,
             autocompletion=asked,
         ),

@@ -206,6 +206,11 @@ class Beside(Generic[T]):
         self._answer: T | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def answer(self) -> T | None:
+        """The last answer, whatever its key."""
+        return self._answer
+
     def of(
         self,
         key: Hashable,

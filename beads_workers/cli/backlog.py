@@ -8,13 +8,14 @@ watched.of(snapshot)                   # the last answer; None before the first
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from beads_workers.cli.attempts import Beside
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.why import ISSUES_MAX, Scheduler, TrackerLook, look, look_at_all, picture_of
 from beads_workers.core.facts import NO_FLEET, Facts
@@ -83,78 +84,84 @@ def facts_of(scheduler: Scheduler, looked: TrackerLook) -> Facts:
 
 FACTS_SECONDS = 1.0
 """Time between two questions to the fleet, which answers from memory."""
-LISTED_SECONDS = 5.0
-"""Least time between two listings of the tracker."""
+LISTED_SECONDS, LISTED_SECONDS_MAX = 5.0, 60.0
+"""Least and longest time between two listings of the tracker."""
 LISTED_SHARE = 20
 """A tracker that takes a second for a listing is asked every twenty seconds: a view that somebody
 leaves open must not slow down the fleet."""
 
 
+def pause_seconds(took: float) -> float:
+    """Return the time from one listing to the next; ``took``: seconds of the last one."""
+    return max(LISTED_SECONDS, min(LISTED_SHARE * took, LISTED_SECONDS_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """An answer of the tracker. ``at``: epoch seconds at which it was asked; ``took``: seconds."""
+
+    looked: TrackerLook
+    at: float | None = None
+    took: float = 0.0
+
+
+UNASKED = _Listing(TrackerLook(error="it is being asked"))
+
+
 class BacklogWatch:
-    """The backlog of a running fleet, asked for in a thread while somebody looks.
+    """The backlog of a fleet, asked for in threads beside the dashboard, while somebody looks."""
 
-    The thread ends with each answer, and another one begins when ``of`` is called and it is time.
-    """
-
-    def __init__(self, directory: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._clock = clock
-        self._asking: threading.Thread | None = None
-        self._scheduler: Scheduler | None = None
+        self._listing: Beside[_Listing] = Beside()
+        self._known: Beside[IssueBacklog] = Beside()
+        self._hurried = 0
+        """Number of times that somebody did not want to wait."""
         self._source: Source | None = None
-        self._looked: TrackerLook | None = None
-        self._listed_at = 0.0
-        """Epoch seconds of the last listing."""
-        self._found: IssueBacklog | None = None
-        self._ask_at = self._list_at = 0.0
-        self._titles: Mapping[str, str] = {}
+        self._scheduler: Scheduler | None = None
+        self._last = IssueBacklog(())
 
     def of(self, snapshot: Fields) -> IssueBacklog | None:
         """Return the last answer; ask again beside it if that is old. Never waits."""
-        now = self._clock()
-        if now >= self._ask_at and (self._asking is None or not self._asking.is_alive()):
-            self._ask_at = now + FACTS_SECONDS
-            self._titles = titles_of(snapshot)
-            self._asking = threading.Thread(target=self._ask, daemon=True)
-            self._asking.start()
-        return self._found
+        before = self._listing.answer or UNASKED
+        pause = pause_seconds(before.took)
+        listing = self._listing.of("", self._list, stamp=self._hurried, seconds=pause) or UNASKED
+        ask, stamp = partial(self._ask, listing, titles_of(snapshot)), (self._hurried, listing.at)
+        return self._known.of("", ask, stamp=stamp, seconds=FACTS_SECONDS)
 
     def hurry(self) -> None:
         """Have fleet and tracker asked at the next call of ``of``."""
-        self._ask_at = self._list_at = 0.0
+        self._hurried += 1
 
-    def _ask(self) -> None:
+    def _ask(self, listing: _Listing, titles: Mapping[str, str]) -> IssueBacklog:
         try:
-            if self._scheduler is None:
-                self._scheduler = Scheduler(self._directory, None)
-            scheduler = self._scheduler
-            if self._looked is None or self._clock() >= self._list_at:
-                self._looked = self._listed(scheduler)
-            looked = self._looked
-            picture = picture_of(facts_of(scheduler, looked), looked)
-            ids = [each.issue_id for each in looked.listed]
-            self._found = backlog(
-                picture, ids, cut=looked.cut, listed_at=self._listed_at, titles=self._titles
-            )
+            self._scheduler = self._scheduler or Scheduler(self._directory, None)
+            looked = listing.looked
+            picture = picture_of(facts_of(self._scheduler, looked), looked)
         except (CommandError, OSError) as error:
             # The fleet is ending, or has ended: what was known stays on the screen.
             self._scheduler = None
-            self._found = replace(self._found or IssueBacklog(()), unseen=str(error))
+            return replace(self._last, unseen=str(error))
+        ids = [each.issue_id for each in looked.listed]
+        found = backlog(picture, ids, cut=looked.cut, listed_at=listing.at, titles=titles)
+        self._last = found
+        return found
 
-    def _listed(self, scheduler: Scheduler) -> TrackerLook:
+    def _list(self) -> _Listing:
         from beads_workers.registry import kind_of
         from beads_workers.runtime.sources import open_source
 
-        began, self._listed_at = self._clock(), time.time()
-        if not kind_of(scheduler.settings.source).capabilities.looks:
-            self._list_at = float("inf")
-            return TrackerLook()
+        at, began = time.time(), time.monotonic()
         try:
             if self._source is None:
-                self._source = open_source(scheduler.settings, "beads-workers/watch")
-            return look_at_all(self._source)
+                settings = Scheduler(self._directory, None).settings
+                if not kind_of(settings.source).capabilities.looks:
+                    return _Listing(TrackerLook(), at)
+                self._source = open_source(settings, "beads-workers/watch")
+                began = time.monotonic()
+            looked = look_at_all(self._source)
         except SourceError as error:
-            return TrackerLook(error=str(error), hint=error.hint)
-        finally:
-            took = self._clock() - began
-            self._list_at = began + max(LISTED_SECONDS, LISTED_SHARE * took)
+            looked = TrackerLook(error=str(error), hint=error.hint)
+        except (CommandError, OSError) as error:
+            looked = TrackerLook(error=str(error))
+        return _Listing(looked, at, time.monotonic() - began)

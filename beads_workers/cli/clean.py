@@ -65,12 +65,13 @@ def clean(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Remove what old runs left: logs, sockets, worktrees without work.
+    """Remove what old runs left: logs, sockets, worktrees without work, a live page.
 
     Never what is alive, pending, or holds work.
     """
     from beads_workers.core.text import printable, size
     from beads_workers.landing.gate import clean_gates, clean_landing_folders, common_directory
+    from beads_workers.runtime import live_page
     from beads_workers.runtime.retention import Keep, disposable, remove
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sockets import dead_sockets
@@ -96,6 +97,9 @@ def clean(
         for path in sockets:
             path.unlink(missing_ok=True)
     gone = [looked for looked in worktrees if not looked.kept_because]
+    page = None if directory.is_locked() else live_page.lingering(directory.root)
+    if page is not None and not dry_run:
+        live_page.end(directory.root, page)
     found = [str(path) for path in (*old, *sockets, *locks, *gates)]
     if as_json:
         found += [str(looked.path) for looked in gone if looked.path is not None]
@@ -104,6 +108,7 @@ def clean(
         removed = [] if dry_run else found
         print(json.dumps({"removed": removed, "found": found, "worktrees": rows}))
         return
+    found += [f"the live page of the last run (pid {page.pid})"] if page is not None else []
     found += [text for looked in gone if (text := removed_text(looked))]
     found += [f"{folder} ({size(count)}), whose repository is gone" for folder, count in left]
     for name in found:

@@ -23,6 +23,7 @@ from beads_workers.cli.completion import runs, under_way
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import need
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.runtime import live_page
 
 # --- leftovers -----------------------------------------------------------------------------------
 # Processes of a run that are still there after the end of its fleet.
@@ -106,15 +107,18 @@ def status(
         client = connect(directory)
     except CommandError as error:
         _show_last_run(directory, error, as_json=as_json, envelopes=envelopes)
+        if not as_json:
+            _show_page(directory)
         raise typer.Exit(EXIT_NOT_RUNNING) from None
     answer = client.ask("bw.status")
     if as_json:
-        print(json.dumps(answer | _unfinished(directory, wanted=envelopes)))
+        print(json.dumps(answer | _also(directory, envelopes=envelopes)))
         return
     from beads_workers.ui.lines import status_lines
 
     for line in status_lines(answer):
         print(line)
+    _show_page(directory)
 
 
 def stop(
@@ -133,7 +137,12 @@ def stop(
     from beads_workers.core.text import counted, printable
 
     directory = find_state_directory(state_dir)
-    client = connect(directory)
+    try:
+        client = connect(directory)
+    except CommandError as error:
+        if error.exit_code != EXIT_NOT_RUNNING or not _end_page(directory, as_json=as_json):
+            raise
+        return
     pid, run_id = _pid(directory), _run_id(directory)
     seconds = 0.0 if now else timeout
     client.send("bw.stop", {"drain": drain} | ({} if seconds is None else {"seconds": seconds}))
@@ -170,6 +179,29 @@ def stop(
             "the next start settles that, as soon as the tracker works",
             EXIT_UNFINISHED,
         )
+    _show_page(directory)
+
+
+def _show_page(directory: Path) -> None:
+    """Print how long the page of ``start --web`` is served, and what ends it."""
+    if (page := live_page.lingering(directory)) is not None:
+        print(f"page: {live_page.shown(page, time.time())}")
+
+
+def _end_page(directory: Path, *, as_json: bool) -> bool:
+    """End the page that an earlier start left; return False if there is none."""
+    page = live_page.lingering(directory)
+    if page is None:
+        return False
+    if not live_page.end(directory, page):
+        raise CommandError(
+            f"the server of the live page (pid {page.pid}) does not end", f"kill {page.pid}"
+        )
+    if as_json:
+        print(json.dumps({"page_ended": page.pid}))
+    else:
+        print(f"no fleet is running here; the live page of the last one (pid {page.pid}) has ended")
+    return True
 
 
 def _still_there(left: list[Any], stayed: list[dict[str, Any]]) -> CommandError:
@@ -392,8 +424,11 @@ def _pid(directory: Path) -> int:
     return int(json.loads((directory / "run.json").read_bytes())["pid"])
 
 
-def _unfinished(directory: Path, *, wanted: bool) -> dict[str, Any]:
-    return {"envelopes": need("envelopes").unfinished(directory)} if wanted else {}
+def _also(directory: Path, *, envelopes: bool) -> dict[str, Any]:
+    """Return what ``status --json`` has besides the fleet's own answer."""
+    jobs = {"envelopes": need("envelopes").unfinished(directory)} if envelopes else {}
+    page = live_page.lingering(directory)
+    return jobs if page is None else jobs | {"page": {"pid": page.pid, "until": page.until}}
 
 
 def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envelopes: bool) -> None:
@@ -405,7 +440,7 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
         last["night"] |= night
     if as_json:
         shown = {"running": False, "last_run": last}
-        print(json.dumps(shown | _unfinished(directory, wanted=envelopes)))
+        print(json.dumps(shown | _also(directory, envelopes=envelopes)))
         return
     print(f"error: {error.message}", file=sys.stderr)
     if last is None:

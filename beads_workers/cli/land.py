@@ -117,11 +117,14 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     """List the branches that earlier runs left, in the order in which they land."""
     from beads_workers.agents.planted import WATCHED
     from beads_workers.landing.left import left_branches, states
+    from beads_workers.worktrees.reuse import kept
 
     directory = find_state_directory(state_dir)
-    repository = _repository(_settings(directory, None, runs=False)[0])
+    settings = _settings(directory, None, runs=False)[0]
+    repository = _repository(settings)
     rows = states(repository, left_branches(directory, repository), WATCHED)
-    _show(rows, as_json=as_json, refused=_refused(directory))
+    staying = [record.path for record in kept(settings.worktrees)]
+    _show(rows, as_json=as_json, refused=_refused(directory), staying=staying)
 
 
 def undo(
@@ -460,9 +463,12 @@ def _without(quarantined: Mapping[str, str], found: Iterable[Any]) -> Iterator[A
         print(printable(why), file=sys.stderr)
 
 
-def _show(rows: list[Any], *, as_json: bool, refused: Mapping[str, str]) -> None:
+def _show(
+    rows: list[Any], *, as_json: bool, refused: Mapping[str, str], staying: Sequence[str] = ()
+) -> None:
     if as_json:
-        print(json.dumps({"branches": [_json(row, refused) for row in rows]}))
+        branches = [_json(row, refused) for row in rows]
+        print(json.dumps({"branches": branches, "staying": [*staying]}))
         return
     for place, row in enumerate(rows, 1):
         issue = printable(row.left.add.issue_id)
@@ -475,6 +481,10 @@ def _show(rows: list[Any], *, as_json: bool, refused: Mapping[str, str]) -> None
             print(printable(f"     {OBEYED}: {some(row.watched)}"))
     if not rows:
         print("no branches")
+    if staying:
+        what = counted(len(staying), "worktree")
+        shown = printable(some([Path(path).name for path in staying]))
+        print(f"{what} for the next run: {shown}; 'beads-workers clean' removes them")
 
 
 def _verdict(row: Any, refused: str) -> str:

@@ -95,7 +95,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
 def _left_work(ended: dict[str, Any]) -> Iterator[str]:
     """Yield a line for branches with unmerged work and for worktrees with uncommitted work."""
     failed = ended.get("failed_branches", 0)
-    awaiting = len((ended.get("landing") or {}).get("awaiting_approval", ()))
+    awaiting = len(ended.get("approvals", ()))
     finished = max(0, ended.get("unmerged_branches", 0) - failed - awaiting)
     to_do = "work to merge" if ended.get("landing") is None else "work that has not landed"
     for count, what in ((finished, to_do), (failed, "work of attempts that did not succeed")):
@@ -105,6 +105,8 @@ def _left_work(ended: dict[str, Any]) -> Iterator[str]:
     if count := ended.get("uncommitted_worktrees", 0):
         hold = "worktree holds" if count == 1 else "worktrees hold"
         yield f"{count} {hold} work that is not committed: beads-workers clean --dry-run"
+    for row in ended.get("kept_worktrees", [])[:SHOWN_MAX]:
+        yield f"worktree {printable(row['path'])} stays: {printable('; '.join(row['reasons']))}"
 
 
 def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
@@ -156,7 +158,7 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     landed = ended.get("landing")
     if landed is not None and landed["waiting_to_land"]:
         return "'beads-workers land' lands what is done; the next start does it first"
-    if landed is not None and (awaiting := landed.get("awaiting_approval")):
+    if awaiting := ended.get("approvals"):
         first = printable(shlex.quote(awaiting[0]["issue_id"]))
         return f"'beads-workers diff {first}' shows what awaits approval; 'land {first}' lands it"
     if landed is not None and (command := landing.to_type(landed)):
@@ -358,18 +360,23 @@ def _tell_events(
     return WatchResult(ended, interrupts.first if interrupts else None)
 
 
-def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> dict[str, int]:
+def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> dict[str, Any]:
     """Remove the run's worktrees without work; count the worktrees and branches with work."""
     from beads_workers.landing.left import succeeded
     from beads_workers.worktrees.removal import left_work, tidy_run
+    from beads_workers.worktrees.reuse import keep
 
     state_directory = Path(worktrees.state_directory)
-    tidy_run(state_directory, run_id)
+    stayed = tidy_run(state_directory, run_id, keep(worktrees))
     left = left_work(state_directory, run_id)
     return {
         "unmerged_branches": len(left.branches),
         "failed_branches": len(left.branches) - len(succeeded(state_directory, left.branches)),
         "uncommitted_worktrees": len(left.worktrees),
+        "kept_worktrees": [
+            {"issue_id": each.issue_id, "path": each.path, "reasons": list(reasons)}
+            for each, reasons in stayed.items()
+        ],
     }
 
 

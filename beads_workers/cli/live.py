@@ -260,7 +260,8 @@ class _Live:
         if read and self._signal is None:
             if not self._told_end:
                 self._told_end = True
-                self._say("the run has ended; q goes back and leaves")
+                what = "the run has ended" if self._ended else "the fleet is gone"
+                self._say(f"{what}; q goes back and leaves")
             return
         if self._ended is not None and self._signal is None:
             self._terminal.wait([], max(0.0, self._drawn_at + FRAME_SECONDS - time.monotonic()))
@@ -323,7 +324,7 @@ class _Live:
                 does = "chooses and opens rows" if self._mouse else "selects text again"
                 self._say(f"the mouse {does}; m changes that")
             case viewer.SayPage():
-                self._say(self._page())
+                self._show_page()
             case viewer.Save(path):
                 self._save(path)
             case viewer.LookAgain():
@@ -359,13 +360,15 @@ class _Live:
             self._awaits_save = False
             self._say(said)
 
-    def _page(self) -> str:
+    def _show_page(self) -> None:
         from beads_workers.cli import web
 
         assert self._snapshot is not None, "keys do nothing before there is one"
         directory = self._run_folder(self._snapshot["run_id"]).parent.parent
-        url = web.url(directory)
-        return f"the live page: {url}" if url else "no live page: 'watch --web' serves one"
+        if (url := web.url(directory)) is None:
+            self._say("no live page: 'watch --web' serves one")
+        else:
+            self._look = bindings.show_page(self._look, web.card(url))
 
     def _show_in(self, name: str) -> None:
         self._renderer = viewer.Renderer(name=name)

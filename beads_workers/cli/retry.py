@@ -89,13 +89,16 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
     from beads_workers.cli.asked_tracker import open_tracker, settings_to_write
     from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Action, Result, Settlement
+    from beads_workers.core.source import Result, reopening
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
 
     refuse_hooks(source)
     with open_tracker(settings_to_write(directory, source), "retry") as tracker:
-        settled = tracker.settle([Settlement(Action.REOPEN, IssueId(i)) for i in issues])
+        # Whoever answers a question by a close wants its issue to go on.
+        remembered = RunDirectory(directory).left_over()[1].retry_entries
+        asked = {i for i, entry in remembered.items() if entry.quarantined and entry.question}
+        settled = tracker.settle([reopening(IssueId(i), i in asked) for i in issues])
     done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
     wrong = [s for s in settled if s.result is not Result.APPLIED]
     forget(RunDirectory(directory), done)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.arguments import Json, StateDir
-from beads_workers.cli.client import ControlClient, find_state_directory
+from beads_workers.cli.client import ControlClient, connect, find_state_directory
 from beads_workers.cli.completion import to_approve, with_branches
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
@@ -209,20 +209,40 @@ def session(
     open_: Annotated[bool, typer.Option("--open", help="Run it here.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Print the command that opens an agent's session in its worktree."""
+    """Print the command that opens an agent's session in its worktree.
+
+    While you stand in that folder, it is left alone, and no other agent gets the issue.
+    """
     directory = find_state_directory(state_dir)
     record = _record(directory, issue)
     argv = list(_resume(directory, issue))
     if not Path(record.path).is_dir():
         raise CommandError(f"its worktree is gone: {printable(record.path)}", "", EXIT_UNKNOWN)
+    at_work = f"{printable(issue, 60)} runs now, in this very worktree and session"
+    todo = f"wait for its end, or end it first: beads-workers release {shlex.quote(issue)}"
     if not open_:
+        if _is_running(directory, issue):
+            print(f"note: {at_work}; {todo}", file=sys.stderr)
         print(f"cd {shlex.quote(record.path)} && {shlex.join(argv)}")
         return
+    # From here on we stand there, so that no attempt begins.
     os.chdir(record.path)
+    if _is_running(directory, issue):
+        raise CommandError(at_work, printable(todo))
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
         raise CommandError(f"{printable(argv[0])}: {error.strerror}") from None
+
+
+def _is_running(directory: Path, issue: str) -> bool:
+    try:
+        shown = connect(directory).ask("bw.status")
+    except CommandError as error:
+        if error.exit_code != EXIT_NOT_RUNNING:
+            raise
+        return False
+    return any(row["issue_id"] == issue for row in shown["workers"])
 
 
 def _resume(directory: Path, issue: str) -> Iterator[str]:

@@ -50,8 +50,7 @@ def runs(
     from beads_workers.runtime.run_directory import RunDirectory
 
     directory = RunDirectory(find_state_directory(state_dir))
-    known = _rows(directory, _running(directory))
-    found = list(islice(known, number))
+    found = list(islice(listed(directory), number))
     if as_json:
         print(json.dumps({"runs": found}))
         return
@@ -59,6 +58,11 @@ def runs(
         raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
     for row in found:
         print(_line(row))
+
+
+def listed(directory: RunDirectory) -> Iterator[dict[str, Any]]:
+    """Yield the runs as ``runs --json`` lists them, newest first."""
+    return _rows(directory, _running(directory))
 
 
 def _running(directory: RunDirectory) -> str:

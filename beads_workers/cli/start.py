@@ -39,8 +39,8 @@ from beads_workers.ui.words import moment
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult
     from beads_workers.cli.proving import Proving
-    from beads_workers.cli.web import Page
     from beads_workers.landing.sees.run import ProofProcess
+    from beads_workers.runtime.live_page import LivePage
 
 
 # --- start words ---------------------------------------------------------------------------------
@@ -420,7 +420,7 @@ def _repair_moved(settings: FleetSettings) -> None:
     lead_back(Records(Path(found.state_directory)), Path(found.checkout), found.common)
 
 
-def open_page(options: Options, settings: FleetSettings) -> Page | None:
+def open_page(options: Options, settings: FleetSettings) -> LivePage | None:
     """Return the live page if one is asked for; raise ``CommandError``."""
     if options.web is None and not options.web_control:
         return None
@@ -431,7 +431,7 @@ def open_page(options: Options, settings: FleetSettings) -> Page | None:
 
 
 def _detach(
-    launch: Launch, settings: FleetSettings, page: Page | None, *, as_json: bool, wait: bool
+    launch: Launch, settings: FleetSettings, page: LivePage | None, *, as_json: bool, wait: bool
 ) -> None:
     started = _started(launch, settings, page)
     if not as_json:
@@ -445,7 +445,7 @@ def _detach(
         raise typer.Exit(int(ended["exit_code"]))
 
 
-def _started(launch: Launch, settings: FleetSettings, page: Page | None) -> dict[str, Any]:
+def _started(launch: Launch, settings: FleetSettings, page: LivePage | None) -> dict[str, Any]:
     started = launch.tell(settings)
     if page is not None:
         started["web"] = page.url
@@ -478,7 +478,7 @@ def _proving(process: ProofProcess | None, settings: FleetSettings) -> Proving |
 def _run(
     launch: Launch,
     settings: FleetSettings,
-    page: Page | None,
+    page: LivePage | None,
     proving: Proving | None,
     *,
     as_json: bool,

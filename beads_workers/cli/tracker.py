@@ -284,8 +284,9 @@ def _states(statuses: set[str], sort: str | None, *, closed_too: bool) -> set[St
     elif sort is not None and not named:
         problem = "--sort is for states of the fleet"
     elif named and (named != words or closed_too):
-        others = ", ".join(sorted(words - named)) or "--all"
-        problem = f"{printable(others, 60)} beside {', '.join(sorted(named))}"
+        others = ", ".join(sorted(words - named))
+        problem = f"{printable(others, 60)}: no state of the fleet, as {', '.join(sorted(named))}"
+        problem = problem if others else "--all is for statuses of the tracker"
     if problem:
         hint = f"states of the fleet: {', '.join(BY_STATE)}; closed issues: 'list --status closed'"
         raise CommandError(problem, hint, EXIT_USAGE)

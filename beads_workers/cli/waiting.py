@@ -27,8 +27,7 @@ def waiting(directory: Path) -> Waiting:
             raise
         return _remembered(directory)
     shown = client.ask("bw.status")
-    landing = shown["landing"] or {"awaiting_approval": []}
-    return Waiting(client, shown["questions"], landing["awaiting_approval"])
+    return Waiting(client, shown["questions"], shown["approvals"])
 
 
 def _remembered(directory: Path) -> Waiting:

@@ -15,34 +15,49 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from beads_workers import __version__
 from beads_workers.cli.client import connect
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.person import signed
 from beads_workers.exits import EXIT_USAGE
+from beads_workers.runtime import live_page
+from beads_workers.runtime.live_page import LivePage
 from beads_workers.runtime.locks import is_locked, try_lock
 from beads_workers.runtime.within_attempt import is_reached_from
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
+    from beads_workers.core.journal import Entry
     from beads_workers.runtime.journal_file import JournalTail
+    from beads_workers.ui.viewer import PageCard
     from beads_workers.ui.web import WebServer
     from beads_workers.ui.web_shown import Message, Shown
 
-LINGER_SECONDS = 600.0
-"""Time that the server of ``start --web`` outlives its run, unless another one begins.
+UNREAD_SECONDS = 24 * 3600.0
+"""Time that the server of ``start --web`` outlives its run at most, unless another one begins.
 
-People can read the end of the run, and an open page finds the next run.
+A night that ends in the evening can be read on the next day. Nothing of ours runs for ever.
 """
+
+READ_SECONDS = 3600.0
+"""Time for which that server goes on after somebody has read the end of the run, and has left."""
+
+NO_RUN_SECONDS = 600.0
+"""Time for which it waits for a run: a start that was refused has nothing to read."""
 
 LOOK_SECONDS = 1.0
 """Interval of checks whether a fleet runs."""
@@ -53,12 +68,8 @@ OPENS_SECONDS = 15.0
 LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.02
 """Tries to lock the file: a process that checks the lock holds it for some microseconds."""
 
-LOG_LINES = 300
-LOG_BYTES = 256 << 10
 NICE = 5
 """Niceness of the server: viewers get less of a busy machine than workers."""
-
-FILE = "web.json"
 
 # --- words ---------------------------------------------------------------------------------------
 
@@ -91,39 +102,105 @@ class WithPort(LaidOut):
 # --- feed ----------------------------------------------------------------------------------------
 
 
+class Lifetime:
+    """How long the server of ``start --web`` lives; all times are monotonic seconds."""
+
+    def __init__(
+        self,
+        unread: float = UNREAD_SECONDS,
+        read: float = READ_SECONDS,
+        no_run: float = NO_RUN_SECONDS,
+    ) -> None:
+        self._unread, self._read, self._no_run = unread, read, no_run
+        self.has_run = False
+        """Whether a run has been here; set from outside for one that nobody has seen run."""
+        self._over: float | None = None
+        """When the last run here was over, or the server began to wait for one."""
+        self._read_at: float | None = None
+
+    def runs(self) -> None:
+        """Note that a fleet runs."""
+        self.has_run, self._over, self._read_at = True, None, None
+
+    def is_over(self, now: float, *, read: bool) -> None:
+        """Note that none runs; ``read``: somebody looks who has read its end."""
+        self._over = now if self._over is None else self._over
+        self._read_at = now if read else self._read_at
+
+    def ends_at(self) -> float | None:
+        """Return when the server ends; None while a fleet runs."""
+        if self._over is None:
+            return None
+        latest = self._over + (self._unread if self.has_run else self._no_run)
+        return latest if self._read_at is None else min(latest, self._read_at + self._read)
+
+
 class PageFeed:
     """Feed of ``shown`` with the state of a run directory's fleet.
 
-    ``linger``: end after so many seconds without a fleet; None: never.
+    ``lifetime``: None for a server that a person ends. ``note``: told when the server ends, in
+    epoch seconds or None; returns False if it is to end now.
     """
 
-    def __init__(self, directory: Path, shown: Shown, linger: float | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        shown: Shown,
+        lifetime: Lifetime | None,
+        note: Callable[[float | None], bool] = lambda until: True,
+    ) -> None:
         self._directory = directory
         self._shown = shown
-        self._linger = linger
+        self._lifetime = lifetime
+        self._note = note
         self._run_id = ""
         self._shown_to_end = False
         """True if all of that run was shown, to its end."""
+        self._ended = ""
+        """How that run ended, as the page is told."""
         self._tail: JournalTail | None = None
+        self._until: float | None = None
+        """When the server ends, in epoch seconds, to a minute."""
+        self._before = self._last_run()
 
     def run(self) -> None:
-        """Feed viewers until ``linger`` has passed."""
-        alone_since: float | None = None
+        """Feed viewers until the lifetime is over."""
         while True:
-            alive, now = is_locked(self._directory / "lock"), time.monotonic()
-            if alive:
-                alone_since = None
-            elif alone_since is None:
-                alone_since = now
-            elif self._linger is not None and now > alone_since + self._linger:
+            alive = is_locked(self._directory / "lock")
+            if not self._goes_on(alive=alive):
                 return
             if not self._shown.viewers:
+                if alive or not self._shown_to_end:
+                    self._shown.forget()  # It grows old: nobody is followed meanwhile.
                 self._shown.wait_for_viewer(LOOK_SECONDS)
             elif alive:
                 self._watch()
             else:
                 self._show_last()
                 time.sleep(LOOK_SECONDS)
+
+    def _goes_on(self, *, alive: bool) -> bool:
+        """Return whether the server goes on, and have it noted until when."""
+        now, lifetime = time.monotonic(), self._lifetime
+        if lifetime is None:
+            return self._note(None)
+        if alive:
+            lifetime.runs()
+            self._shown.end_was_read = False
+        else:
+            lifetime.is_over(now, read=self._shown.end_was_read and self._shown.viewers > 0)
+        ends_at = lifetime.ends_at()
+        if ends_at is not None and now > ends_at:
+            if lifetime.has_run or self._last_run() == self._before:
+                return False
+            lifetime.has_run = True  # It was too short to be seen.
+        self._until = None if ends_at is None else round((time.time() + ends_at - now) / 60) * 60.0
+        return self._note(self._until)
+
+    def _last_run(self) -> str:
+        from beads_workers.runtime.run_directory import RunDirectory
+
+        return RunDirectory(self._directory).last_run()
 
     def _watch(self) -> None:
         """Watch the run until it ends, or nobody looks any more."""
@@ -155,11 +232,16 @@ class PageFeed:
             snapshots = [message["snapshot"] for message in messages if "snapshot" in message]
             if snapshots:
                 self._show(snapshots[-1])
-                self._shown.say("fleet", {"state": "live"})
+                self._say("live")
             ended = ended or any("ended" in message for message in messages)
         self._read_journal()
-        self._shown.say("fleet", {"state": "ended" if ended else "lost"})
+        self._ended = "ended" if ended else "lost"
+        self._say(self._ended)
         return True
+
+    def _say(self, state: str) -> None:
+        """Say how the fleet is, and until when the page is served if that is known."""
+        self._shown.say("fleet", {"state": state, "until": self._until})
 
     def _show(self, snapshot: Message) -> None:
         from beads_workers.core.issues import Issues
@@ -181,10 +263,19 @@ class PageFeed:
         if self._tail is not None:
             try:
                 # All of it is read first: a long journal blocks no viewer.
-                rows = list(ended_attempts(self._issues, self._tail.read()))
+                rows = list(ended_attempts(self._issues, self._timed(self._tail.read())))
             except OSError:
                 return  # The run was removed; what was shown stays.
             self._shown.add(rows)
+
+    def _timed(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        """Say when the run began, in epoch seconds, as its first entry has it."""
+        for entry in entries:
+            began_at = round(entry.at - entry.elapsed, 3)
+            self._shown.say_once("clock", {"began_at": began_at})
+            yield entry
+            break
+        yield from entries
 
     def _show_last(self) -> None:
         """Show how the last run ended, unless it is shown already."""
@@ -196,9 +287,10 @@ class PageFeed:
         runs = RunDirectory(self._directory)
         run_id = runs.last_run()
         if not run_id:
-            self._shown.say("fleet", {"state": "none"})
+            self._say("none")
             return
         if self._shown_to_end and run_id == self._run_id:
+            self._say(self._ended)
             return
         board = Board()
         for entry in read_journal(runs.run(run_id) / "journal.jsonl"):
@@ -206,27 +298,12 @@ class PageFeed:
         if board.run is None:
             return
         self._show(status(board, board.elapsed))
-        self._shown.say("fleet", {"state": "ended" if board.ended else "lost"})
+        self._ended = "ended" if board.ended else "lost"
+        self._say(self._ended)
         self._shown_to_end = True
 
 
 # --- what a page may ask -------------------------------------------------------------------------
-
-
-def read_log(directory: Path, shown: Shown, worker_id: str) -> Message | None:
-    """Return the end of a worker's log; None if there is no such worker."""
-    from beads_workers.cli.log_tail import LogTail
-    from beads_workers.ui.viewer import Look, Part
-
-    snapshot = shown.snapshot
-    if snapshot is None or all(w["worker_id"] != worker_id for w in snapshot["workers"]):
-        return None
-    tail = LogTail((directory / "runs").joinpath, LOG_BYTES)
-    try:
-        log = tail.read(Look(chosen={Part.WORKERS: worker_id}), snapshot)
-    except OSError as error:
-        return {"title": f"{worker_id}: {error.strerror}", "lines": []}
-    return {"title": log.title, "lines": list(log.lines[-LOG_LINES:])}
 
 
 def control(directory: Path, request: str, fields: Message) -> Message:
@@ -238,7 +315,8 @@ def control(directory: Path, request: str, fields: Message) -> Message:
     try:
         if request == "bw.stop":
             client.send(request, fields)
-            return {"text": "stopping: everyone is told to leave"}
+            ends = "what runs may finish" if fields.get("drain") else "everyone is told to leave"
+            return {"text": f"stopping: {ends}"}
         return client.ask(request, dict(signed(request, fields)))
     except CommandError as error:
         return {"error": error.message}
@@ -247,15 +325,6 @@ def control(directory: Path, request: str, fields: Message) -> Message:
 
 
 # --- one server for a run directory --------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A live page. ``pid``: its server. ``controls``: whether it can control the fleet."""
-
-    url: str
-    pid: int
-    controls: bool
 
 
 def _kept(file: Path) -> tuple[int, str]:
@@ -277,39 +346,57 @@ def _kept(file: Path) -> tuple[int, str]:
     return 0, secrets.token_urlsafe(32)
 
 
-def _running(file: Path) -> Page:
-    """Return the page of the server that holds the file.
-
-    Raise ``CommandError`` if the file has no address yet.
-    """
-    try:
-        fields = json.loads(file.read_bytes())
-        return Page(fields["url"], fields["pid"], fields["control"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise CommandError(
-            f"another server holds {file}, and does not say where it is", "try again in a moment"
-        ) from None
-
-
 def url(directory: Path) -> str | None:
     """Return the address of this directory's page; None if it is not served."""
     try:
-        return _running(directory / FILE).url if is_locked(directory / FILE) else None
-    except CommandError:
+        page = live_page.served(directory)
+    except ValueError:
         return None
+    return None if page is None else page.url
 
 
-def find(directory: Path, *, controls: bool) -> Page | None:
+def card(url: str) -> PageCard:
+    """Return how to open the page at this address, here and from another machine."""
+    from beads_workers.runtime.run_directory import host_name
+    from beads_workers.ui.viewer import PageCard
+
+    port = urlsplit(url).port
+    user = os.environ.get("USER") or os.environ.get("LOGNAME")
+    at = f"{user}@" if user else ""
+    tunnel = f"ssh -N -L {port}:127.0.0.1:{port} {shlex.quote(f'{at}{host_name()}')}"
+    return PageCard(url, tunnel, _code(url))
+
+
+def _code(url: str) -> tuple[str, ...]:
+    """Return the address as a QR code; nothing without the extra ``qr``."""
+    try:
+        segno = import_module("segno")
+    except ImportError:
+        return ()
+    code = segno.make_qr(url, error="l", boost_error=False)
+    return tuple("".join(map(str, row)) for row in code.matrix_iter(border=2))
+
+
+def find(directory: Path, port: int, *, controls: bool) -> LivePage | None:
     """Return the page of a running server; None without one.
 
-    Raise ``CommandError`` if one server controls the fleet and the other may not.
+    A server that an earlier start left is ended if it is another one than is asked for: its kind,
+    its port, its version. Raise ``CommandError`` if somebody else's server is of the other kind.
     """
-    file = directory / FILE
-    if not is_locked(file):
+    try:
+        found = live_page.served(directory)
+    except ValueError as error:
+        raise CommandError(str(error), "try again in a moment") from None
+    if found is None:
         return None
-    found = _running(file)
-    if found.controls != controls:
-        kind = "can control the fleet" if found.controls else "can only be looked at"
+    other = found.control != controls
+    stale = other or found.version != __version__ or port not in (0, urlsplit(found.url).port)
+    if stale and found.beside and not is_locked(directory / "lock"):
+        if live_page.end(directory, found):
+            return None
+        raise CommandError(f"the server of an earlier page (pid {found.pid}) does not end", "")
+    if other:
+        kind = "can control the fleet" if found.control else "can only be looked at"
         raise CommandError(
             f"a page that {kind} is served here already",
             f"end its server first: kill {found.pid}",
@@ -327,13 +414,16 @@ def _locked(file: Path) -> int:
 
 
 class Server:
-    """The server of this process; raises ``CommandError``. ``port`` 0: the last one, or any."""
+    """The server of this process; raises ``CommandError``. ``port`` 0: the last one, or any.
 
-    def __init__(self, directory: Path, port: int, *, controls: bool) -> None:
+    ``beside``: whether it is that of ``start --web``, which ends by itself.
+    """
+
+    def __init__(self, directory: Path, port: int, *, controls: bool, beside: bool = False) -> None:
         from beads_workers.ui.web_shown import Shown
 
         directory.mkdir(parents=True, exist_ok=True)
-        file = directory / FILE
+        self._file = file = directory / live_page.FILE
         self._directory, self.shown = directory, Shown()
         self._lock = _locked(file)
         before, key = _kept(file)
@@ -344,16 +434,26 @@ class Server:
             os.close(self._lock)
             message = f"port {port}: {error.strerror}"
             raise CommandError(message, "without a port it takes one that is free") from None
-        self.page = Page(self.web.url, os.getpid(), controls)
-        fields = {"url": self.web.url, "port": self.web.server_port, "key": key}
-        fields |= {"pid": os.getpid(), "control": controls}
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, json.dumps(fields).encode() + b"\n", 0)
+        self.page = LivePage(self.web.url, os.getpid(), controls, beside, __version__)
+        self._key = key
+        live_page.note(self._lock, self.page, self.web.server_port, key)
+
+    def note(self, until: float | None) -> bool:
+        """Write down when this server ends; return False if its file was removed: end now."""
+        try:
+            is_ours = os.path.samestat(self._file.stat(), os.fstat(self._lock))
+        except FileNotFoundError:
+            return False
+        if is_ours and until != self.page.until:
+            self.page = replace(self.page, until=until)
+            live_page.note(self._lock, self.page, self.web.server_port, self._key)
+        return is_ours
 
     def _bound(self, ports: tuple[int, ...], key: str, *, controls: bool) -> WebServer:
         """Return a server on the first free port of these; raise ``OSError``."""
         import secrets
 
+        from beads_workers.cli.web_asked import PageAnswers
         from beads_workers.ui.web import WebServer
 
         directory, shown = self._directory, self.shown
@@ -364,7 +464,7 @@ class Server:
                     secrets.token_urlsafe(16),
                     key,
                     shown,
-                    read_log=lambda worker_id: read_log(directory, shown, worker_id),
+                    ask=PageAnswers(directory, shown).answer,
                     control=(lambda name, fields: control(directory, name, fields))
                     if controls
                     else None,
@@ -380,12 +480,12 @@ class Server:
         self.web.server_close()
         os.close(self._lock)
 
-    def serve(self, linger: float | None) -> None:
+    def serve(self, lifetime: Lifetime | None) -> None:
         """Serve until ``PageFeed.run`` ends."""
         os.nice(NICE)
         threading.Thread(target=self.web.serve_forever, daemon=True).start()
         try:
-            PageFeed(self._directory, self.shown, linger).run()
+            PageFeed(self._directory, self.shown, lifetime, self.note).run()
         finally:
             self.web.shutdown()
             self.close()
@@ -393,7 +493,7 @@ class Server:
 
 def watch(directory: Path, port: int, *, controls: bool) -> None:
     """Serve ``watch --web`` until Ctrl-C, or print where the page is served already."""
-    if (found := find(directory, controls=controls)) is not None:
+    if (found := find(directory, port, controls=controls)) is not None:
         print(found.url)
         print(f"served already, by pid {found.pid}", file=sys.stderr)
         return
@@ -407,12 +507,12 @@ def watch(directory: Path, port: int, *, controls: bool) -> None:
 # --- start --web ---------------------------------------------------------------------------------
 
 
-def open_beside(directory: Path, port: int, *, controls: bool) -> Page:
+def open_beside(directory: Path, port: int, *, controls: bool) -> LivePage:
     """Start a server for a run that is about to begin, and return its page.
 
     Raise ``CommandError``.
     """
-    if (found := find(directory, controls=controls)) is not None:
+    if (found := find(directory, port, controls=controls)) is not None:
         return found
     process = subprocess.Popen(
         # -P: files in the project's folder are never imported.
@@ -433,14 +533,14 @@ def open_beside(directory: Path, port: int, *, controls: bool) -> Page:
     if "error" in answer:
         raise CommandError(answer["error"], answer["hint"])
     process.returncode = 0  # It lives on: without this its destructor would warn.
-    return Page(answer["url"], process.pid, controls)
+    return LivePage(answer["url"], process.pid, controls, beside=True)
 
 
 def main(arguments: list[str]) -> None:
     """Run the server of ``start --web``: print its address or an error as one line, then serve."""
     directory, port, controls = Path(arguments[0]), int(arguments[1]), arguments[2] == "1"
     try:
-        server = Server(directory, port, controls=controls)
+        server = Server(directory, port, controls=controls, beside=True)
     except CommandError as error:
         print(json.dumps({"error": error.message, "hint": error.hint}), flush=True)
         return
@@ -449,7 +549,7 @@ def main(arguments: list[str]) -> None:
     for number in (1, 2):
         os.dup2(null, number)
     os.close(null)
-    server.serve(LINGER_SECONDS)
+    server.serve(Lifetime())
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from beads_workers.cli.receipts import find_receipts
 from beads_workers.core import limits
 from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts
 from beads_workers.core.journal import Checkpointed
-from beads_workers.core.landing import Add, ahead_of
+from beads_workers.core.landing import Add, ahead_of, ahead_text
 from beads_workers.core.model import IssueId
 from beads_workers.core.plain import from_plain
 from beads_workers.core.recovery import RecoveryState
@@ -120,6 +120,7 @@ def _issue_facts(
     standing = "cooling" if left > 0 else ""
     out = "asked" if retry_entry.question else "quarantined"
     standing = out if retry_entry.quarantined else standing
+    standing = "awaits_approval" if to_land and to_land.awaits else standing
     standing = "unclosed" if issue_id in last.unclosed else standing
     return IssueFacts(
         issue_id,
@@ -130,6 +131,7 @@ def _issue_facts(
         charged=retry_entry.charged,
         again_seconds=round(left, 1) if standing == "cooling" else None,
         error=retry_entry.error,
+        ahead=ahead_text(retry_entry.ahead),
     )
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from beads_workers.core import receipts
 from beads_workers.core.accounts import Accounts
 from beads_workers.core.budget import Budget
-from beads_workers.core.effects import Effects
-from beads_workers.core.issues import Issue
+from beads_workers.core.effects import Effects, RetryDue
+from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.journal import UsageFound
 from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
 from beads_workers.core.money import Ledger, UnderWay
@@ -23,6 +23,7 @@ from beads_workers.core.plain import to_plain
 from beads_workers.core.policy import Blame
 from beads_workers.core.retry import AlikeFailures
 from beads_workers.core.settings import Agent, FleetSettings
+from beads_workers.core.states import IssueState
 from beads_workers.core.wire import Progress
 
 AGENT_LABEL, MODEL_LABEL = "agent:", "model:"
@@ -105,7 +106,25 @@ class AgentWork:
             others = rooms.get(each.account, 0)
             places = others + self._places(each)
             rooms[each.account] = max(others, min(places, self.accounts.room(each)))
-        return sum(rooms.values())
+        return sum(rooms.values()) or self._room_for_last_tries()
+
+    def _room_for_last_tries(self) -> int:
+        """Return how many last attempts may begin now that are not made by the usual agents."""
+        if not any(agent.escalate for agent in self._usual):
+            return 0
+        known = self._effects.issues.known.values()
+        ready = [
+            each
+            for each in known
+            if each.state is IssueState.ENQUEUED
+            and each.standing in (Standing.OPEN, Standing.COOLING)
+            and RetryDue(each.issue_id) not in self._effects.timers
+            and IssueId(each.issue_id) not in self._waits
+            and self.is_last_of_several(each)
+        ]
+        tries = {candidate for each in ready for candidate in self.stronger_tries(each)}
+        rooms = (min(self._places(each), self.accounts.room(each)) for each in tries)
+        return min(len(ready), max(rooms, default=0))
 
     def waiting(self) -> set[IssueId]:
         """Return the issues not to take: their agents' accounts are closed or have no room."""
@@ -294,10 +313,12 @@ class AgentWork:
         return earlier is not None and bool(earlier.refused)
 
     def _candidates(self, job: Job) -> list[receipts.Candidate]:
-        is_last = self.is_last_of_several(self._effects.issues.known.get(job.issue_id))
+        issue = self._effects.issues.known.get(job.issue_id)
+        is_last, asked_by = self.is_last_of_several(issue), _who_asked(issue)
+        found = agents_for(job, list(self.agents.values()))
         return [
             (is_last and self._stronger(job.labels, agent)) or self._candidate(agent, model)
-            for agent, model in agents_for(job, list(self.agents.values()))
+            for agent, model in sorted(found, key=lambda each: each[0].name != asked_by)
         ]
 
     def is_last_of_several(self, issue: Issue | None) -> bool:
@@ -328,6 +349,14 @@ class AgentWork:
         return receipts.Candidate(
             agent.name, receipts.AccountId(agent.account or agent.name), model
         )
+
+
+def _who_asked(issue: Issue | None) -> str:
+    """Return the agent whose session goes on with an answer; "" if there is none."""
+    past = issue.retry_entry if issue is not None else None
+    if past is None or not past.question or past.receipt is None:
+        return ""
+    return past.receipt.agent
 
 
 def _is_answered(receipt: receipts.Receipt | None) -> bool:

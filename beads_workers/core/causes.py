@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 from beads_workers.core.text import printable
@@ -32,6 +33,7 @@ _VARYING = re.compile(
 NO_SUCH_CAUSE = "nothing is quarantined for that cause"
 
 
+@lru_cache(maxsize=4096)
 def cause_of(error: str, issue_id: str = "") -> str:
     """Return an error without the details of one attempt: equal for errors of one kind.
 

@@ -93,6 +93,15 @@ class WatchOwner:
 
 
 @value
+class AwaitDeparture:
+    """Watch the worktree of an issue, in which a person stands; ``WorktreeLeft`` follows when
+    nobody does."""
+
+    issue_id: IssueId
+    folder: str
+
+
+@value
 class ReadUsage:
     """Read the usage of an ended attempt of an agent that did not report it.
     ``UsageRead`` follows if anything is found."""
@@ -178,6 +187,7 @@ Command = (
     | Spawn
     | KillWorker
     | WatchOwner
+    | AwaitDeparture
     | ReadUsage
     | SyncJournal
     | StartLander

@@ -18,7 +18,15 @@ from beads_workers.core.commands import HangUp, WatchOwner
 from beads_workers.core.features.table import FEATURES
 from beads_workers.core.inflight import InFlight, lost, not_back
 from beads_workers.core.journal import Inherited, WorkerJoined, WorkerLeft
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind, kept, note_of, value
+from beads_workers.core.model import (
+    OCCUPIED,
+    IssueId,
+    Outcome,
+    OutcomeKind,
+    kept,
+    note_of,
+    value,
+)
 from beads_workers.core.parts import Parts
 from beads_workers.core.receipts import read_receipt
 from beads_workers.core.sender import HoldTimeout, IdleTimeout, Overdue, Sender
@@ -271,12 +279,13 @@ class Connections:
         if connection.own and failed and failed.error_detail == wire.CANNOT_START:
             self.command_unusable = failed.error
         outcome = _outcome(message, bool(in_flight.job.call or self._parts.settings.work.function))
+        waits = outcome.occupied and connection.own
         if outcome.kind is OutcomeKind.CANCELLED and not (
-            unstarted or self._asked_to_end(connection, in_flight)
+            unstarted or waits or self._asked_to_end(connection, in_flight)
         ):
             # A cancellation that nobody asked for is uncharged like a retry, but it backs off, and
             # not for ever.
-            outcome = replace(outcome, kind=OutcomeKind.RETRY)
+            outcome = replace(outcome, kind=OutcomeKind.RETRY, occupied="")
         self._tasks.attempt_ended(in_flight, outcome, message.duration_ms)
         if (member := self._parts.supervisor.by_pid.get(connection.pid)) is not None:
             member.crashes = 0  # The worker ended a task: no crash loop.
@@ -511,6 +520,9 @@ def _outcome(message: wire.Done | wire.Failed, of_function: bool) -> Outcome:
         return Outcome(OutcomeKind.SUCCESS, "", None, note, result, file, receipt)
     if message.error == "busy" or message.error_detail == wire.CANNOT_START:
         return Outcome(OutcomeKind.CANCELLED, message.error)
+    if message.error_detail.startswith(OCCUPIED):
+        folder = message.error_detail.removeprefix(OCCUPIED)
+        return Outcome(OutcomeKind.CANCELLED, message.error, occupied=folder)
     return Outcome(
         message.outcome,
         message.error,

@@ -116,7 +116,7 @@ class Control:
         """Put an issue on hold, whoever has it; return False if nobody has it."""
         in_flight = self.parts.tasks.in_flight.get(issue_id)
         if in_flight is None:
-            if self.parts.retry_state.standing(issue_id) is not Standing.COOLING:
+            if self.parts.retry_state.standing(issue_id) not in _WAITING:
                 return False
         elif in_flight.issue.state is IssueState.CLAIMED:
             self.parts.tasks.drop_claim(in_flight)
@@ -169,3 +169,6 @@ class Control:
         text = f"{done}: {', '.join(known)}" if known else ""
         error = f"{not_done}: {', '.join(unknown)}"[: limits.ERROR_CHARS_MAX] if unknown else ""
         self._effects.ask(Answer(ticket, text, error, not_found=bool(unknown)))
+
+
+_WAITING = (Standing.COOLING, Standing.OCCUPIED)

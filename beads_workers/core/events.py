@@ -105,6 +105,13 @@ class OwnerGone:
 
 
 @value
+class WorktreeLeft:
+    """Nobody stands in the worktree of this issue any more."""
+
+    issue_id: IssueId
+
+
+@value
 class UsageRead:
     """The usage of an agent's attempt that could not report it: of an attempt of this run, after
     ``ReadUsage``, or of a crashed run. ``whole``: as in ``journal.UsageFound``."""
@@ -346,6 +353,7 @@ Event = (
     | WorkerNotStarted
     | WorkerReaped
     | OwnerGone
+    | WorktreeLeft
     | UsageRead
     | RecoveryFailed
     | Unreachable

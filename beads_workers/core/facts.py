@@ -23,7 +23,8 @@ class IssueFacts:
     refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are closed.
     ``behind``: issues that are to land before it; ``gate_seconds``: for how long the gate has run
     that it is in, or waits for; ``no_verdict``: why no gate had a verdict on it so far. ``by``: who
-    makes this attempt, the last one, in the place of its usual agent.
+    makes this attempt, the last one, in the place of its usual agent. ``ahead``: the gate's verdict
+    ahead of approval, for people.
     """
 
     issue_id: str
@@ -44,6 +45,7 @@ class IssueFacts:
     gate_seconds: float | None = None
     no_verdict: str = ""
     by: str = ""
+    ahead: str = ""
 
 
 @value

@@ -15,7 +15,7 @@ from beads_workers.core import issues as reducer
 from beads_workers.core import journal as rec
 from beads_workers.core.issues import Standing, Transition
 from beads_workers.core.journal import Entry, Resumed
-from beads_workers.core.landing import refusal_text
+from beads_workers.core.landing import ahead_text, refusal_text
 from beads_workers.core.landing_board import BEGAN, LandingBoard
 from beads_workers.core.model import value
 from beads_workers.core.money import is_cut
@@ -153,7 +153,8 @@ class LandingHistory:
     whether a gate has passed with it inside. ``nothing_new``: it was in the branch already.
     ``branch``: the attempt's. ``repairs``: how often it went back to its agent. ``gate_runs``:
     gates that ran with it inside, which took ``gate_seconds`` together; others may have been in
-    them. ``error``: why it was refused last; ``refused``: how often.
+    them. ``error``: why it was refused last; ``refused``: how often. ``ahead``: the gate's verdict
+    ahead of approval, for people.
     """
 
     branch: str = ""
@@ -167,6 +168,7 @@ class LandingHistory:
     error: str = ""
     gate_runs: int = 0
     gate_seconds: float = 0.0
+    ahead: str = ""
 
 
 @dataclass(slots=True)
@@ -207,7 +209,8 @@ class History:
     ``exit_code`` and ``reason`` go with ``ended``. ``seconds``: how long the history is.
     ``settled``: nothing of it is pending, because a later start has seen to that. ``tracker_calls``
     and ``tracker_seconds``: what asking the tracker has cost. ``limits``: when agents' accounts
-    were closed. ``found``: usage that this run found of attempts of earlier runs, by request id.
+    were closed; ``waits``: for the time of ``--start-at``. ``found``: usage that this run found of
+    attempts of earlier runs, by request id.
     ``runs``: the runs of a night, the oldest first; empty for a single run.
     """
 
@@ -240,6 +243,7 @@ class History:
     argv: tuple[str, ...] = ()
     """Arguments that were typed after the program's name; empty if nobody knows."""
     limits: tuple[Interval, ...] = ()
+    waits: tuple[Interval, ...] = ()
     found: Mapping[str, Receipt] = field(default_factory=dict)
     night_id: str = ""
     """The run that began the night of this run."""
@@ -290,6 +294,8 @@ class _WholeRun(Board):
     outages: list[Interval] = field(default_factory=list)
     pause: Interval | None = None
     pauses: list[Interval] = field(default_factory=list)
+    wait: Interval | None = None
+    waits: list[Interval] = field(default_factory=list)
     closed: dict[tuple[str, str], Interval] = field(default_factory=dict)
     """Closed accounts, by account and model."""
     limits: list[Interval] = field(default_factory=list)
@@ -311,11 +317,16 @@ class _WholeRun(Board):
                 self.all_notes.append(Note(now, level, text))
             case rec.GateRan():
                 self._gate(entry.record)
-            case rec.RunChanged("paused" | "waiting", reason):
+            case rec.RunChanged("paused", reason):
                 self.pause = self.pause or Interval(now, None, reason)
-            case rec.RunChanged() if self.pause is not None:
-                self.pauses.append(replace(self.pause, ended=now))
-                self.pause = None
+                self._begins(now)
+            case rec.RunChanged("waiting", reason):
+                self.wait = self.wait or Interval(now, None, reason)
+            case rec.RunChanged():
+                if self.pause is not None:
+                    self.pauses.append(replace(self.pause, ended=now))
+                    self.pause = None
+                self._begins(now)
             case Resumed() as dropped:
                 self.dropped = dropped, now
             case rec.SourceTrouble() as failure:
@@ -333,6 +344,11 @@ class _WholeRun(Board):
                     self.limits.append(replace(closed, ended=now))
             case _:
                 self._lived(entry.record, now)
+
+    def _begins(self, now: float) -> None:
+        if self.wait is not None:
+            self.waits.append(replace(self.wait, ended=now))
+            self.wait = None
 
     def _lived(self, record: rec.Record, now: float) -> None:
         match record:
@@ -404,7 +420,10 @@ class _WholeRun(Board):
         if ended is not None:
             self.endless.append(ended)
         if (add := change.issue.landing) is not None:
-            issue.landing = replace(issue.landing or LandingHistory(), branch=add.branch)
+            past = change.issue.retry_entry
+            ahead = ahead_text(past.ahead) if past is not None and add.awaits else ""
+            before = issue.landing or LandingHistory()
+            issue.landing = replace(before, branch=add.branch, ahead=ahead)
         issue.fate = _fate(change.issue)
 
     def _gate(self, record: rec.GateRan) -> None:
@@ -501,6 +520,7 @@ class _WholeRun(Board):
             dropped=self.dropped[0],
             dropped_seconds=self.dropped[1],
             argv=run.argv,
+            waits=(*self.waits, *([self.wait] if self.wait else [])),
             limits=tuple(sorted((*self.limits, *self.closed.values()), key=lambda i: i.began)),
             found=self.found,
             night_id=run.night_id,

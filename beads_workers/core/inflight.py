@@ -12,7 +12,7 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.agent_work import AgentWork
-from beads_workers.core.commands import ReadUsage, SyncJournal
+from beads_workers.core.commands import AwaitDeparture, ReadUsage, SyncJournal
 from beads_workers.core.effects import Effects, jitter
 from beads_workers.core.events import ConnId
 from beads_workers.core.framing import is_deep, strict_loads
@@ -381,6 +381,8 @@ class Tasks:
                 self._enqueue(in_flight, action, note, unseen=unseen, by_agent=by_agent)
         if struck:
             self._breaker.refund()
+        if outcome.occupied:
+            self._effects.ask(AwaitDeparture(job.issue_id, outcome.occupied))
         if by_agent and outcome.receipt is None:
             end = issue.end
             assert end is not None, "its record says so"
@@ -606,7 +608,8 @@ def _finished(
     known = started.agent, in_flight.reached
     awaits = isinstance(verdict, Land) and verdict.awaits
     counts = history.unprepared, history.questions
-    return rec.Finished(*ids, *end, *history_after, *came, outcome.receipt, *known, *counts, awaits)
+    last = awaits, outcome.occupied
+    return rec.Finished(*ids, *end, *history_after, *came, outcome.receipt, *known, *counts, *last)
 
 
 # --- leases --------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Any
 from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.journal import Entry, Resumed, Unsettled
-from beads_workers.core.landing import Add, Mend, landed_note, refusal_text
+from beads_workers.core.landing import Add, GatedAhead, Mend, landed_note, refusal_text
 from beads_workers.core.model import PRIORITY_DEFAULT, value
 from beads_workers.core.policy import quarantine_note, question_note
 from beads_workers.core.receipts import Receipt, close_reason
@@ -39,6 +39,7 @@ class Standing(Key):
     ASKED = "waits for a person's answer"
     AWAITS_APPROVAL = "its branch lands once a person has approved it"
     ON_HOLD = "a person put it on hold"
+    OCCUPIED = "a person stands in its worktree"
     UNCLOSED = "its work is done; a close is pending"
 
 
@@ -294,7 +295,9 @@ class Issues:
             # A person opened a quarantined issue, and thereby gave it new attempts.
             # An issue that had asked goes on: whatever answers it, is among its comments.
             new = retry_entry.quarantined and not retry_entry.question
-            kept = replace(retry_entry, not_before=0.0, quarantined=False, answered=False)
+            kept = replace(
+                retry_entry, not_before=0.0, quarantined=False, answered=False, occupied=""
+            )
             issue.retry_entry = None if new else kept
         # Returned unstarted, it was never released; and an issue that was to be reopened is open.
         issue.pending = None
@@ -355,7 +358,7 @@ class Issues:
         if issue.standing is Standing.COOLING:
             issue.due = entry.elapsed + finished.delay_seconds
             if not finished.delay_seconds:
-                issue.standing = Standing.OPEN
+                issue.standing = Standing.OCCUPIED if finished.occupied else Standing.OPEN
         issue.pending = Action.ASK if issue.standing is Standing.ASKED else _WRITES[issue.state]
         issue.retry_entry = _entry_after(issue, finished, entry.at)
         issue.worker_id, issue.attempt, issue.end = finished.worker_id, None, finished
@@ -428,6 +431,8 @@ class Issues:
             # run quarantined.
             asked = quarantining and issue.standing not in OUT
             reopens = asked or (issue.pending is Action.REOPEN and settled.action != _REOPEN)
+            if not reopens and issue.retry_entry == _opened_again(issue):
+                issue.retry_entry = None
             self._returned(issue, Action.REOPEN if reopens else None)
         return change
 
@@ -494,6 +499,9 @@ class Issues:
             remembered = issue.is_done or waits or bool(counts and not asked)
             kept = replace(retry_entry, charged=charged, not_before=0.0, unprepared=0)
             issue.retry_entry = replace(kept, quarantined=waits) if remembered else None
+            if asked and issue.standing is Standing.ASKED:
+                # Whoever answers by a close wants it to go on as well.
+                issue.retry_entry = _opened_again(issue)
         if issue.standing in OUT and not waits and issue.state is not IssueState.QUARANTINING:
             issue.pending = Action.REOPEN
         if asked:
@@ -524,6 +532,21 @@ class Issues:
             issue.entries.append(entry)
         return change
 
+    def _vacated(self, vacated: rec.Vacated, entry: Entry) -> Transition | None:
+        issue = self.known.get(vacated.issue_id)
+        if issue is None or issue.standing is not Standing.OCCUPIED:
+            return None
+        change = Transition(issue, issue.state, issue.standing)
+        issue.standing = Standing.OPEN
+        if (past := issue.retry_entry) is not None:
+            has_past = past != rec.Checkpointed(past.issue_id, past.title, occupied=past.occupied)
+            issue.retry_entry = replace(past, occupied="") if has_past else None
+        if issue.state in _NOBODYS:
+            self._rest(issue)
+        else:
+            issue.entries.append(entry)
+        return change
+
     def _approved(self, approved: rec.Approved, entry: Entry) -> Transition | None:
         issue = self.known.get(approved.issue_id)
         past = issue.retry_entry if issue is not None else None
@@ -534,6 +557,17 @@ class Issues:
         if issue.state is IssueState.SHELVED:
             issue.standing = Standing.UNCLOSED
         return change
+
+    def _branch_gated(self, gated: rec.BranchGated, entry: Entry) -> Transition | None:
+        issue = self.known.get(gated.issue_id)
+        past = issue.retry_entry if issue is not None else None
+        if issue is None or past is None or past.landing is None:
+            return None
+        if past.landing.commit != gated.commit:
+            return None
+        ahead = GatedAhead(gated.issue_id, gated.commit, gated.verdict, gated.tip, gated.why)
+        issue.retry_entry = replace(past, ahead=ahead)
+        return Transition(issue, issue.state, issue.standing)
 
     def _usage_found(self, found: rec.UsageFound, entry: Entry) -> Transition | None:
         receipt = found.receipt
@@ -570,6 +604,8 @@ class Issues:
             # A clock that was set back makes no wait longer than it was.
             most = retry_entry.delay_seconds or limits.RETRY_AFTER_MAX_SECONDS
             issue.standing, issue.due = Standing.COOLING, entry.elapsed + min(left, most)
+        elif retry_entry.occupied:
+            issue.standing = Standing.OCCUPIED
         return change
 
     def _unsettled(self, unsettled: Unsettled, entry: Entry) -> Transition:
@@ -646,6 +682,12 @@ class Issues:
             self.known.pop(issue.issue_id, None)
 
 
+def _opened_again(issue: Issue) -> rec.Checkpointed:
+    """Return a clean history of an issue that is opened even if it was closed."""
+    title = issue.retry_entry.title if issue.retry_entry else ""
+    return rec.Checkpointed(issue.issue_id, title=title, answered=True)
+
+
 def _shelved(issue: Issue) -> Standing:
     awaits = issue.landing is not None and issue.landing.awaits
     return Standing.AWAITS_APPROVAL if awaits else Standing.UNCLOSED
@@ -664,6 +706,9 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         return _entry_to_land(issue, finished, at)
     quarantined, delay = finished.verdict in (_QUARANTINED, _ASKED), finished.delay_seconds
     before = issue.retry_entry or rec.Checkpointed(issue.issue_id)
+    if finished.occupied:
+        # Nothing was begun: everything else that is known still holds.
+        return replace(before, title=issue.title, occupied=finished.error)
     if finished.receipt is None and before.counted and before.counted == finished.request_id:
         return before  # A checkpoint repeats it before the end whose cost it has.
     receipt = finished.receipt or before.receipt
@@ -753,6 +798,7 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
         outcome=finished.outcome,
         mend=None,
         landing=add,
+        ahead=None,
         question="",
     )
 
@@ -843,6 +889,8 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.RetryAsked: Issues._retry_asked,
     rec.Refunded: Issues._refunded,
     rec.Answered: Issues._answered,
+    rec.Vacated: Issues._vacated,
+    rec.BranchGated: Issues._branch_gated,
     rec.Approved: Issues._approved,
     rec.Checkpointed: Issues._checkpointed,
     rec.UsageFound: Issues._usage_found,

@@ -14,7 +14,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
 from beads_workers.core.framing import is_deep, strict_loads
-from beads_workers.core.landing import Add, Mend
+from beads_workers.core.landing import Add, GatedAhead, Mend
 from beads_workers.core.model import Arguments, value
 from beads_workers.core.money import Spend
 from beads_workers.core.night import NightSoFar
@@ -76,7 +76,9 @@ class Checkpointed(Record):
     until there is work again. ``unprepared``: see ``Finished``. ``question``: the last that it
     asked of a person at ``asked_at`` (epoch seconds), until there is work again; with
     ``quarantined`` it waits for the answer. ``questions``: how many it has asked. ``answered``: a
-    comment has answered it, so that it is opened even if it was closed.
+    comment has answered it, so that it is opened even if it was closed. ``occupied``: who stands in
+    its worktree, for people. ``ahead``: the gate's verdict on
+    ``landing``, if that awaits approval.
     """
 
     issue_id: str
@@ -105,6 +107,8 @@ class Checkpointed(Record):
     asked_at: float = 0.0
     questions: int = 0
     answered: bool = False
+    occupied: str = ""
+    ahead: GatedAhead | None = None
 
 
 @value
@@ -318,6 +322,7 @@ class Finished(Record):
     of an agent; ``agent``: see ``Started``. ``reached``: its last PROGRESS, for people.
     ``unprepared``: attempts in a row without a worktree, for the reason in ``error``.
     ``questions``: asked so far. ``awaits``: with ``land``, a person approves it first.
+    ``occupied``: the worktree in which a person stands, so that nothing was begun.
     """
 
     issue_id: str
@@ -340,6 +345,7 @@ class Finished(Record):
     unprepared: int = 0
     questions: int = 0
     awaits: bool = False
+    occupied: str = ""
 
 
 @value
@@ -441,6 +447,24 @@ class Answered(Record):
 
     issue_id: str
     commented: bool = False
+
+
+@value
+class Vacated(Record):
+    """Nobody stands in the issue's worktree any more: it may be taken."""
+
+    issue_id: str
+
+
+@value
+class BranchGated(Record):
+    """The gate has a verdict on a branch that awaits approval; see ``landing.GatedAhead``."""
+
+    issue_id: str
+    commit: str
+    verdict: str
+    tip: str
+    why: str = ""
 
 
 @value
@@ -742,6 +766,8 @@ KINDS: dict[str, type[Record]] = {
     "on_hold": PutOnHold,
     "retry_asked": RetryAsked,
     "answered": Answered,
+    "vacated": Vacated,
+    "branch_gated": BranchGated,
     "approved": Approved,
     "refunded": Refunded,
     "source_trouble": SourceTrouble,
@@ -886,7 +912,9 @@ def _readers(record: type[Record]) -> dict[str, Reader]:
 
 
 _VALUES: Mapping[Any, Callable[[Reader], Reader]] = {
-    **dict.fromkeys(("Add | None", "Mend | None", "Receipt | None"), _value_or_none),
+    **dict.fromkeys(
+        ("Add | None", "GatedAhead | None", "Mend | None", "Receipt | None"), _value_or_none
+    ),
     "Arguments | None": lambda read: _arguments,
 }
 _READERS = {record: _readers(record) for record in _NAMES}

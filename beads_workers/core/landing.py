@@ -50,11 +50,11 @@ class LanderSettings:
 @value
 class Add:
     """Land this branch: ``commit`` is its head, ``base`` what it began with; both full names.
+    If it ``awaits`` approval by a person, only gate it (``GatedAhead``).
 
     ``title``, ``text``, ``issue_type`` and ``labels``: for the commit that lands; ``subject``: of a
     commit that had landed and was taken back, as it stood there. ``ended_at``: epoch seconds of the
     attempt's end; with ``priority`` it gives the order. ``repairs``: how often it came back mended.
-    ``awaits``: a person has to approve it first.
     """
 
     issue_id: str
@@ -131,6 +131,21 @@ class WithoutVerdict:
     why: str
     times: int
     seconds: float
+
+
+@value
+class GatedAhead:
+    """The gate has a verdict on a branch at this ``commit`` that awaits approval, alone on ``tip``.
+
+    ``verdict``: ``green``, or ``none`` (``why``). A red branch, or one that conflicts with the tip,
+    is ``Refused`` as any other. Approved on that tip, the branch lands without another gate.
+    """
+
+    issue_id: str
+    commit: str
+    verdict: str
+    tip: str
+    why: str = ""
 
 
 @value
@@ -238,6 +253,7 @@ News = (
     Tip
     | Gate
     | WithoutVerdict
+    | GatedAhead
     | Landed
     | Refused
     | LandingCancelled
@@ -297,6 +313,15 @@ def without_verdict_text(news: WithoutVerdict) -> str:
     return f"had no verdict so far ({counted(news.times, 'time')}): {news.why}; {again}"
 
 
+def ahead_text(ahead: GatedAhead | None) -> str:
+    """Return the gate's verdict on a branch that awaits approval, as one line; "" without one."""
+    if ahead is None:
+        return ""
+    if ahead.verdict == "green":
+        return f"verify passes on {ahead.tip[:12]}{f' ({ahead.why})' if ahead.why else ''}"
+    return f"verify gave no verdict: {ahead.why}"
+
+
 def kept_text(why: str, add: Add | None) -> str:
     """Return that somebody else has the issue, and what became of its work, as one line."""
     if add is None:
@@ -334,6 +359,7 @@ _NAMES: dict[type[Any], str] = {
     Tip: "tip",
     Gate: "gate",
     WithoutVerdict: "untold",
+    GatedAhead: "gated_ahead",
     Landed: "landed",
     Refused: "refused",
     LandingCancelled: "cancelled",

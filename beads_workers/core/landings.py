@@ -50,6 +50,7 @@ class Landings:
         self._round_trips = round_trips
         self._settings = settings.landing
         self._has_agents = bool(settings.work.agents) and not settings.work.command
+        self._has_gate = settings.work.verify is not None
         self._alive = False
         self._begun = False
         self._died = 0
@@ -79,10 +80,26 @@ class Landings:
         A person may have closed it while its agent worked."""
         if issue.landing is not None and issue.landing.awaits:
             self._set_aside(issue)
+            self._gate_ahead(issue)
         elif self._alive and issue.landing is not None:
             shelved = issue.state is IssueState.SHELVED
             ask = Settlement(Action.CONFIRM, IssueId(issue.issue_id), read_first=True)
             self._round_trips.enqueue(replace(ask, by_agent=True, shelved=shelved))
+
+    def shelved(self, issue_id: IssueId) -> None:
+        """Go on with an issue that the tracker shows as set aside now."""
+        if (issue := self._issues.known.get(issue_id)) is not None:
+            self._gate_ahead(issue)
+
+    def _gate_ahead(self, issue: Issue) -> None:
+        """Have a branch gated that awaits approval: a person sees the verdict, and if the tip is
+        the same, the branch lands at once."""
+        past = issue.retry_entry
+        wanted = self._has_gate and self._alive and self.mends
+        wanted = wanted and issue.standing is Standing.AWAITS_APPROVAL
+        if wanted and past is not None and past.landing and past.ahead is None:
+            self._idle = False
+            self._effects.ask(TellLander(past.landing))
 
     def named(self, settled: Settled) -> Settled:
         """Add the place of the work to an answer to ``CONFIRM`` that another one has the issue."""
@@ -190,7 +207,9 @@ class Landings:
             return
         issue_id = IssueId(issue.issue_id)
         self._tasks.move(issue, IssueStimulus.SHELVE, rec.LandingEnded(issue_id, "shelve"))
-        shelve = Settlement(Action.SHELVE, issue_id, ld.shelve_note(issue.landing))
+        awaits = issue.landing is not None and issue.landing.awaits
+        note = ld.shelve_note(issue.landing)
+        shelve = Settlement(Action.SHELVE, issue_id, note, awaits=awaits)
         self._round_trips.enqueue(self._looked_at(shelve, issue))
 
     def drop(self, in_flight: InFlight) -> None:
@@ -218,6 +237,12 @@ class Landings:
             case ld.WithoutVerdict(issue_id):
                 self._without_verdict[issue_id] = news
                 self._effects.note("warning", f"{issue_id} {ld.without_verdict_text(news)}")
+            case ld.GatedAhead(issue_id, commit):
+                issue = self._awaiting(IssueId(issue_id))
+                if issue is not None and issue.landing and issue.landing.commit == commit:
+                    self._effects.write(
+                        rec.BranchGated(issue_id, commit, news.verdict, news.tip, news.why)
+                    )
             case ld.Tip(commit, branch):
                 self._effects.write(rec.LandingTip(commit, branch))
             case ld.Into(branch, commit, why, command):
@@ -250,7 +275,7 @@ class Landings:
         mine = issue.landing
         if mine is None or issue.state not in _WAITS:
             return ()
-        others = [add for each in self._waiting() if (add := each.landing) is not None]
+        others = [add for each in self._waiting() if (add := each.landing) and not add.awaits]
         return ld.ahead_of(mine, others)
 
     def gate_seconds(self, issue: Issue) -> float | None:
@@ -342,6 +367,10 @@ class Landings:
         if refused.why and verdict != "quarantined":
             self.withdraw(issue_id)  # The agent goes on with its branch.
         if verdict == "quarantined":
+            if issue.standing is Standing.AWAITS_APPROVAL:
+                # It stays blocked, and the look takes its label off.
+                look = Settlement(Action.CONFIRM, issue_id, read_first=True, shelved=True)
+                self._round_trips.enqueue(look)
             self._tasks.move(issue, IssueStimulus.SPENT, ended)
             self._tasks.quarantined_unlanded(issue, shelved=shelved)
         elif verdict == "mend" and in_flight is not None:

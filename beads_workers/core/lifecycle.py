@@ -398,7 +398,8 @@ class Ending:
         stands = (retry_state.standing(each) for each in retry_state.failed_here)
         unfinished = bool(issues.standing(Standing.UNCLOSED)) or any(charged)
         unfinished = unfinished or any(each in OUT for each in stands)
-        waits = (*issues.standing(Standing.ASKED), *issues.standing(Standing.AWAITS_APPROVAL))
+        awaited = (Standing.ASKED, Standing.AWAITS_APPROVAL, Standing.OCCUPIED)
+        waits = any(issues.standing(each) for each in awaited)
         if self._parts.settings.until_empty and waits:
             return True
         runs = [each for each in self._parts.listed.holders if each.startswith(FLEETS)]

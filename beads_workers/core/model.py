@@ -264,7 +264,8 @@ class Outcome:
     what a function returned, "" if there is none; ``result_file``, its file if it is too long.
     ``receipt``: of an agent (a ``receipts.Receipt``), with any outcome. ``unprepared``, with
     ``RETRY``: no worktree could be made, so that nothing was run, or git or the machine could not
-    commit what was done there.
+    commit what was done there. ``occupied``, with ``CANCELLED``: the issue's worktree, because a
+    person stands in it; nothing was run.
     """
 
     kind: OutcomeKind
@@ -275,6 +276,12 @@ class Outcome:
     result_file: str = ""
     receipt: Any = None
     unprepared: bool = False
+    occupied: str = ""
+
+
+OCCUPIED = "occupied:"
+"""Before the folder of the worktree in which a person stands: in what a preparation prints, and in
+the ``error_detail`` of a FAILED."""
 
 
 def note_of(result: Any) -> str:

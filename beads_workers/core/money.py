@@ -6,6 +6,7 @@ report theirs as progress, which counts until their receipt takes its place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core.model import IssueId, value
@@ -20,6 +21,37 @@ def is_cut(receipt: Receipt, outcome: str) -> bool:
     """Return whether the usage may lack an answer, because the agent was ended while it worked."""
     is_begun = bool(receipt.usage or receipt.session)
     return is_begun and (receipt.was_cut or outcome in CUT)
+
+
+def unpriced_of(receipt: Receipt) -> int:
+    """Return the number of tokens without a price."""
+    return receipt.tokens.total if receipt.money is None else receipt.unpriced
+
+
+def told_later(attempts: Iterable[tuple[str, Receipt]]) -> set[str]:
+    """Return the attempts without a price for which a later one of the same session paid: its total
+    has at least the tokens that were heard of the session by then.
+
+    ``attempts``: request ids and receipts, the oldest first.
+    """
+    found, heard = set[str](), dict[str, int]()
+    waiting: dict[str, list[str]] = {}
+    for request_id, receipt in attempts:
+        session = receipt.session
+        heard[session] = heard.get(session, 0) + receipt.tokens.total
+        if unpriced_of(receipt):
+            waiting.setdefault(session, []).append(request_id)
+        elif session and receipt.money and _reported(receipt) >= heard[session]:
+            found.update(waiting.pop(session, ()))
+    return found
+
+
+def _reported(receipt: Receipt) -> int:
+    """Return the tokens of the whole session, as its last total has them; 0 without one."""
+    by_model = receipt.totals.get("reported")
+    rows = by_model.values() if isinstance(by_model, Mapping) else ()
+    counts = (n for row in rows if isinstance(row, list) for n in row[:4])
+    return sum(n for n in counts if isinstance(n, int))
 
 
 @dataclass(slots=True)
@@ -37,7 +69,7 @@ class Spend:
         self.cut += was_cut
         self.tokens += receipt.tokens
         self.money += receipt.money or 0.0
-        self.unpriced += receipt.tokens.total if receipt.money is None else receipt.unpriced
+        self.unpriced += unpriced_of(receipt)
 
 
 @value

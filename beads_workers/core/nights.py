@@ -62,6 +62,7 @@ def night(runs: Sequence[History]) -> History:
         issues=tuple(issues.values()),
         outages=tuple(_ended(i, run, offset) for run, offset in shifted for i in run.outages),
         pauses=tuple(_ended(i, run, offset) for run, offset in shifted for i in run.pauses),
+        waits=tuple(_ended(i, run, offset) for run, offset in shifted for i in run.waits),
         limits=tuple(_ended(i, run, offset) for run, offset in shifted for i in run.limits),
         notes=tuple(Note(n.at + offset, n.level, n.text) for r, offset in shifted for n in r.notes),
         tracker_calls=sum(run.tracker_calls for run in runs),

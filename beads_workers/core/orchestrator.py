@@ -186,12 +186,13 @@ class Orchestrator:
                 self._connections.reaped(pid)
             case ev.OwnerGone(pid):
                 self._connections.owner_dead(pid)
+            case ev.WorktreeLeft(issue_id):
+                self._parts.retry_state.vacated(issue_id)
             case ev.UsageRead():
                 self._usage_read(event)
             case ev.RecoveryFailed(error, hint, seconds) | ev.Unreachable(error, hint, seconds):
                 self._parts.round_trips.troubled(error, hint, seconds)
             case ev.RecoveryEnded():
-                self._parts.round_trips.recovered()
                 self._recovered(event)
             case ev.Arrived():
                 self._scheduler.arrived()
@@ -267,6 +268,8 @@ class Orchestrator:
         in_flight, reaction = outcome
         if reaction is IssueReaction.QUARANTINE:
             self._parts.landings.settled(in_flight.job.issue_id)
+        if reaction is IssueReaction.KEEP:
+            self._parts.landings.shelved(in_flight.job.issue_id)
         if reaction is IssueReaction.DELIVER:
             self._connections.handed_over(in_flight)
         elif settled.settlement.action is Action.HAND_OVER and reaction is not IssueReaction.RETRY:
@@ -285,6 +288,7 @@ class Orchestrator:
         self._parts.agents.found(found)
 
     def _recovered(self, event: ev.RecoveryEnded) -> None:
+        self._parts.round_trips.recovered()
         for done in event.late_entries:
             self._effects.write(self._effects.issues.with_known_cost(done))
         for settled in event.settled:

@@ -111,7 +111,8 @@ class Receipt:
     ``rounds``: how often the agent was asked to mend the work. ``refused``: the other agent whose
     account was closed, its reviewer's; "" for ``agent``. ``denied``: tools that were refused.
     ``message``: its last words. ``lesson``: what the next attempt should know: the tail of verify's
-    output, a reviewer's remarks. ``question``: what it asks a person, with the choices.
+    output, a reviewer's remarks. ``question``: what it asks a person, with the choices;
+    ``call``: the call of a tool by which it asks, and at which its session waits.
     ``flags``: what a person should look at in the morning. ``instead_of``: whose last attempt it
     is (``Candidate``). ``was_cut``: an agent's process was ended before its result, so the usage
     may lack the answer that it was writing.
@@ -144,6 +145,7 @@ class Receipt:
     message: str = ""
     lesson: str = ""
     question: str = ""
+    call: str = ""
     flags: tuple[str, ...] = ()
     instead_of: str = ""
     was_cut: bool = False
@@ -290,7 +292,7 @@ _READERS: dict[str, Any] = {
     **dict.fromkeys(
         ("verdict", "agent", "model", "session", "window", "refused", "limited_model"), _SHORT
     ),
-    **dict.fromkeys(("branch", "base", "head", "diffstat", "tree"), _SHORT),
+    **dict.fromkeys(("call", "branch", "base", "head", "diffstat", "tree"), _SHORT),
     **dict.fromkeys(("verify", "why"), _SHORT),
     **dict.fromkeys(("message", "lesson", "question"), _LONG),
     **dict.fromkeys(("commits", "denied", "flags"), _texts),

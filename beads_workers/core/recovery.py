@@ -171,6 +171,7 @@ class RecoveryState:
             _sorted(i.issue_id for i in self._all() if i.shelved),
             asked=_sorted(self.asked),
             answered=_sorted(i.issue_id for i in self._all() if i.is_answered),
+            awaiting=_sorted(i.issue_id for i in self._all() if i.landing and i.landing.awaits),
         )
         return [*unsettled_runs, last]
 
@@ -214,7 +215,8 @@ class RecoveryState:
                 retry_entry = issue.retry_entry or Checkpointed(issue.issue_id)
                 retry_entries.append(replace(retry_entry, claimed_by=self._owner(issue)))
             elif issue.retry_entry:
-                retry_entries.append(issue.retry_entry)
+                # The next run finds out by itself who stands in a worktree.
+                retry_entries.append(replace(issue.retry_entry, occupied=""))
         return retry_entries
 
     def _all(self) -> Iterable[Issue]:

@@ -17,6 +17,7 @@ from beads_workers.core.journal import (
     DegradedEnded,
     Refunded,
     RetryAsked,
+    Vacated,
 )
 from beads_workers.core.model import IssueId, Outcome, OutcomeKind
 from beads_workers.core.policy import AttemptHistory, same_reason
@@ -36,7 +37,10 @@ def history_of(issue: Issue) -> AttemptHistory:
     )
 
 
-_DONE_OR_HELD = (Standing.ON_HOLD, Standing.UNCLOSED, Standing.AWAITS_APPROVAL)
+_DONE_OR_HELD = (
+    *(Standing.ON_HOLD, Standing.OCCUPIED),
+    *(Standing.UNCLOSED, Standing.AWAITS_APPROVAL),
+)
 
 
 class RetryState:
@@ -95,6 +99,13 @@ class RetryState:
             return False
         self._pardon(Answered(issue_id, commented))
         return True
+
+    def vacated(self, issue_id: IssueId) -> None:
+        """Have an issue go on in whose worktree nobody stands any more."""
+        issue = self._issues.known.get(issue_id)
+        if issue is not None and issue.standing is Standing.OCCUPIED:
+            self._effects.write(Vacated(issue_id))
+            self._effects.timers.set(RetryDue(issue_id), self._effects.now)
 
     def refund(self, issue_id: IssueId, attempts: int) -> None:
         """Refund so many charged attempts that were not the issue's fault.

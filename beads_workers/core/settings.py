@@ -92,7 +92,8 @@ class Worktrees:
     with while there is no such ``base`` yet. ``remote``: where the newest ``base`` is, "" for here.
     ``beads``: the tracker's ``.beads``, if there is one, for the agent's own ``bd``. ``pool``: how
     many are made ahead; ``setup_reads``: patterns of files that the set-up hook reads, beside the
-    known ones. ``trailers``: of commits that we make of what an attempt left
+    known ones. ``reuse``: how many worktrees stay at the end of a run, to be used again; 0: none is
+    ever used again. ``trailers``: of commits that we make of what an attempt left
     (``core.commit_form.own_trailers``).
     """
 
@@ -111,6 +112,7 @@ class Worktrees:
     beads: str | None = None
     pool: int = 0
     setup_reads: tuple[str, ...] = ()
+    reuse: int = 0
     trailers: tuple[str, ...] = OWN_TRAILERS
 
 

@@ -71,13 +71,14 @@ class Action(Enum):
     """Take the quarantine mark away, for a person's ``retry`` or answer, or after a storm. With
     ``read_first``, for a crashed run, the run's claim is released as well."""
     SHELVE = "shelve"
-    """As ``QUARANTINE``, until its branch has landed, which the next start sees to."""
+    """As ``QUARANTINE``, until its branch has landed, which the next start sees to, or a person has
+    approved that (``Settlement.awaits``)."""
     CONFIRM = "confirm"
-    """Only read: ``APPLIED`` if it is ours still, or closed by the agent that worked on it;
-    ``NOT_OURS`` if anybody else has closed, released or taken it. Never ``FOUND_CLOSED``."""
+    """Only read, but for the labels (``Settlement.mark``): ``APPLIED`` if it is ours still, or
+    closed by the agent that worked on it; ``NOT_OURS`` if anybody else has closed, released or
+    taken it. Never ``FOUND_CLOSED``."""
     ASK = "ask"
-    """As ``QUARANTINE``, until a person has answered the question in the note: it has the label
-    ``needs-answer``, too."""
+    """As ``QUARANTINE``, until a person has answered the question in the note."""
 
 
 @model.value
@@ -95,6 +96,7 @@ class Settlement:
     stays as it is. ``run_id``: of the crashed run that holds it; "" for our own. ``shelved``: it
     may be blocked in nobody's name since an earlier ``SHELVE``, and is ours all the same.
     ``taken_back``: a person undoes what it has done, so that it is opened again, whoever closed it.
+    ``awaits``: its branch waits for a person's approval.
     """
 
     action: Action
@@ -110,6 +112,15 @@ class Settlement:
     run_id: str = ""
     shelved: bool = False
     taken_back: bool = False
+    awaits: bool = False
+
+    @property
+    def mark(self) -> str:
+        """The one of ``MARKS`` that the issue has afterwards; "" for none. Others are taken off,
+        unless the issue is blocked, and not ours: another fleet may have set them."""
+        if self.action is Action.ASK:
+            return NEEDS_ANSWER
+        return NEEDS_APPROVAL if self.awaits else ""
 
 
 def reopening(issue_id: model.IssueId, is_answered: bool) -> Settlement:
@@ -121,8 +132,10 @@ def reopening(issue_id: model.IssueId, is_answered: bool) -> Settlement:
 CLOSED_BY_OTHERS = "closed by somebody else"
 """``Settled.error`` of a ``CONFIRM`` that has found the issue closed."""
 
-NEEDS_ANSWER = "needs-answer"
-"""Label of an issue that waits for a person's answer; ``REOPEN`` takes it off."""
+NEEDS_ANSWER, NEEDS_APPROVAL = "needs-answer", "needs-approval"
+MARKS = (NEEDS_ANSWER, NEEDS_APPROVAL)
+"""Labels of an issue that waits for a person's answer, and of one whose branch waits for a person's
+approval."""
 
 BLOCKING = (Action.QUARANTINE, Action.SHELVE, Action.ASK)
 """Actions that leave an issue ``blocked``, in nobody's name, with a note."""
@@ -245,6 +258,7 @@ class CrashedRun:
     says so; ``shelved``: issues that are ours although they may be blocked in nobody's name.
     ``asked``: those of ``quarantined`` that wait for an answer, with the question as their note.
     ``answered``: those of ``reopened`` that are opened even if they are closed.
+    ``awaiting``: those of ``to_land`` whose branches wait for a person's approval.
     ``closes_only``: this is a later run's journal of it, which knows only its closes. The other
     issues may be with a worker that lives on; the run's own journal settles them.
     """
@@ -265,6 +279,7 @@ class CrashedRun:
     closes_only: bool = False
     asked: tuple[model.IssueId, ...] = ()
     answered: tuple[model.IssueId, ...] = ()
+    awaiting: tuple[model.IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[model.IssueId]) -> list[Settlement]:
         """Return the writes for issues that are done, with the result of each, if known."""
@@ -295,6 +310,7 @@ class CrashedRun:
             read_first=True,
             handed_over=issue_id in self.handed_over,
             by_agent=issue_id in self.by_agents,
+            awaits=action is Action.SHELVE and issue_id in self.awaiting,
         )
 
 

@@ -14,6 +14,7 @@ from beads_workers.core import limits, snapshot
 from beads_workers.core.agent_board import shown_time
 from beads_workers.core.issues import Issue, Standing, Transition
 from beads_workers.core.journal import CallEnded, CallStarted, Entry
+from beads_workers.core.landing import ahead_text
 from beads_workers.core.model import FLEETS
 from beads_workers.core.night import NightSoFar
 from beads_workers.core.text import counted, printable, some
@@ -78,6 +79,8 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "queue": _queue(board, elapsed, ready, running),
         "quarantined": [_quarantined(issue) for issue in quarantined[:QUARANTINED_MAX]],
         "questions": [question_row(issue) for issue in board.questions[:QUARANTINED_MAX]],
+        "occupied": list(islice(_occupied(board), QUARANTINED_MAX)),
+        "approvals": [approval_row(issue) for issue in board.awaiting[:QUARANTINED_MAX]],
         "discovered": list(board.listed.discovered),
         "held_elsewhere": [
             {"issue_id": issue_id, "actor": actor}
@@ -137,6 +140,13 @@ def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> d
     }
 
 
+def _occupied(board: snapshot.Board) -> Iterator[dict[str, str]]:
+    """Yield the issues in whose worktrees a person stands, and who that is."""
+    for issue in board.issues.standing(Standing.OCCUPIED):
+        who = issue.retry_entry.occupied if issue.retry_entry else ""
+        yield {"issue_id": issue.issue_id, "who": who}
+
+
 def _quarantined(issue: Issue) -> dict[str, Any]:
     return {
         "issue_id": issue.issue_id,
@@ -159,6 +169,27 @@ def question_row(issue: Issue) -> dict[str, Any]:
     }
 
 
+def approval_row(issue: Issue) -> dict[str, Any]:
+    """Return the row of a finished branch that awaits approval. ``message``: the agent's last
+    words; ``gate``: of its gate ahead of approval."""
+    add, past = issue.landing, issue.retry_entry
+    receipt, ahead = past.receipt if past else None, past.ahead if past else None
+    gate = (
+        {"verdict": ahead.verdict, "tip": ahead.tip, "text": ahead_text(ahead)} if ahead else None
+    )
+    return {
+        "issue_id": issue.issue_id,
+        "title": issue.title[:TITLE_CHARS_MAX],
+        "branch": add.branch if add else "",
+        "commit": add.commit if add else "",
+        "diffstat": receipt.diffstat[:ERROR_CHARS_MAX] if receipt else "",
+        "verified": receipt.verified if receipt else False,
+        "gate": gate,
+        "message": receipt.message if receipt else "",
+        "agent": receipt.agent if receipt else None,
+    }
+
+
 def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
     """Return the landing of ``status``; None if nothing lands."""
     waiting = board.waiting_to_land
@@ -169,24 +200,8 @@ def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
             {"issue_id": i.issue_id, "title": i.title[:TITLE_CHARS_MAX]}
             for i in waiting[:QUARANTINED_MAX]
         ],
-        "awaiting_approval": [approval_row(issue) for issue in board.awaiting[:QUARANTINED_MAX]],
         "refused": [_refused(issue) for issue in islice(board.refused, REFUSED_MAX)],
         **board.landings.shown(elapsed),
-    }
-
-
-def approval_row(issue: Issue) -> dict[str, Any]:
-    """Return the row of a finished branch that awaits approval."""
-    add, past = issue.landing, issue.retry_entry
-    receipt = past.receipt if past else None
-    return {
-        "issue_id": issue.issue_id,
-        "title": issue.title[:TITLE_CHARS_MAX],
-        "branch": add.branch if add else "",
-        "commit": add.commit if add else "",
-        "diffstat": receipt.diffstat[:ERROR_CHARS_MAX] if receipt else "",
-        "verified": receipt.verified if receipt else False,
-        "agent": receipt.agent if receipt else None,
     }
 
 
@@ -370,6 +385,7 @@ def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
         "quarantined": shown["quarantined"],
         "unclosed": shown["queue"]["unclosed"],
         "questions": shown["questions"],
+        "approvals": shown["approvals"],
         "held_elsewhere": shown["held_elsewhere"],
         "project": shown["project"],
         "landing": shown["landing"],
@@ -422,10 +438,14 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
     for issue in board.awaiting:
         past = issue.retry_entry
         stat = past.receipt.diffstat if past is not None and past.receipt is not None else ""
+        gate = ahead_text(past.ahead) if past is not None else ""
+        said = "; ".join(filter(None, (gate, stat or issue.title)))
         yield (
-            f"{issue.issue_id} awaits approval: {printable(stat or issue.title, ASKED_WIDTH)}",
+            f"{issue.issue_id} awaits approval: {printable(said, ASKED_WIDTH)}",
             f"diff {issue.issue_id}; approve {issue.issue_id}",
         )
+    for row in _occupied(board):
+        yield f"{row['issue_id']} waits: {printable(row['who'], ASKED_WIDTH)}", LEAVE
     if board.state == "paused":
         # The reason first: if there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
@@ -452,6 +472,7 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
         )
 
 
+LEAVE = "leave that folder, and it goes on"
 ASKED_WIDTH = 160
 """Columns of a question among what needs a person; ``answer`` and ``status`` show it whole."""
 

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from beads_workers.core import limits
 from beads_workers.core import worker_events as ev
 from beads_workers.core.asides import Asides
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.model import OCCUPIED, IssueId, Outcome, OutcomeKind
 from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.settings import Work
 from beads_workers.core.states import (
@@ -91,6 +91,8 @@ def failure(step: Step, ended: StepOver) -> Outcome:
     """
     if isinstance(ended, StepAnswered):
         return ended.outcome
+    if _occupied(step, ended):
+        return Outcome(OutcomeKind.CANCELLED, _cap(_why(ended)))
     match step.kind:
         case StepKind.CLAIM:
             return Outcome(OutcomeKind.RETRY, _cap(f"claim failed: {_why(ended)}"))
@@ -135,14 +137,26 @@ def timed_out(step: Step, seconds: float, ended: StepOver) -> Outcome:
 def detail(step: Step, task: Task, ended: StepOver) -> str:
     """Return a FAILED's ``error_detail``.
     ``CANNOT_START``: no task of this fleet can run, because its own command is missing.
-    ``CANNOT_PREPARE``: there is no worktree, or its work cannot be committed."""
+    ``CANNOT_PREPARE``: there is no worktree, or its work cannot be committed. ``OCCUPIED``: a
+    person stands in the worktree."""
     if isinstance(ended, StepAnswered):
         return CANNOT_PREPARE if ended.outcome.unprepared else ""
+    if folder := _occupied(step, ended):
+        return f"{OCCUPIED}{folder}"
     if step.kind is StepKind.PREPARE:
         return CANNOT_PREPARE
     missing = isinstance(ended, StepNotStarted) and ended.missing
     of_fleet = step.kind is StepKind.RUN and not task.payload.get("command")
     return CANNOT_START if missing and of_fleet else ""
+
+
+def _occupied(step: Step, ended: StepEnded | StepNotStarted) -> str:
+    """Return the worktree in which a person stands, as the preparation says; "" if nobody does."""
+    if step.kind is not StepKind.PREPARE or not isinstance(ended, StepEnded):
+        return ""
+    lines = ended.tail.splitlines() if ended.status == EX_TEMPFAIL else []
+    found = (line.removeprefix(OCCUPIED) for line in lines if line.startswith(OCCUPIED))
+    return next(found, "")
 
 
 def last_line(tail: str) -> str:

@@ -15,7 +15,7 @@ from beads_workers.core.plain import to_plain
 from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind, plain
 from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
 from beads_workers.core.scripts import from_payload
-from beads_workers.core.settings import Agent, WorkerSettings
+from beads_workers.core.settings import Agent, Work, WorkerSettings
 from beads_workers.core.traces import variables
 from beads_workers.core.wire import CLAIMS_ORCHESTRATOR, CLAIMS_WORKER, Task
 from beads_workers.executors import files
@@ -169,6 +169,17 @@ DELIVER_MODULE = "beads_workers.attempts.deliver"
 REPORT_MODULE = "beads_workers.worktrees.report"
 """Module that reports the result of the work in a worktree; its stdin is that of PREPARE."""
 
+
+def step_modules(work: Work) -> list[str]:
+    """Return the modules of the steps that nearly every task of a fleet runs."""
+    if work.worktrees is None:
+        return []
+    adapters = any(agent.adapter for agent in (work.agent, *work.agents) if agent is not None)
+    if work.command is None and adapters:
+        return [PREPARE_MODULE, ATTEMPT_MODULE]
+    return [PREPARE_MODULE, DELIVER_MODULE if work.lands else REPORT_MODULE]
+
+
 NO_COMMAND = "nothing to run: the issue has no command of its own, and the fleet has none"
 
 
@@ -266,8 +277,9 @@ _dumps = json.JSONEncoder().encode
 """Created once: ``json.dumps`` examines its options at every call."""
 
 
-def preparation(task: Task, settings: WorkerSettings) -> str:
-    """Return the input of a PREPARE step, as JSON: ``worktrees.asked.Preparation``."""
+def preparation(task: Task, settings: WorkerSettings, *, delivers: bool = False) -> str:
+    """Return the input of a PREPARE step, as JSON: ``worktrees.asked.Preparation``. ``delivers``: a
+    DELIVER step asks what the command changed; an agent's attempt looks itself as it begins."""
     assert settings.work.worktrees is not None
     fields = {
         "worktrees": to_plain(settings.work.worktrees),
@@ -277,7 +289,8 @@ def preparation(task: Task, settings: WorkerSettings) -> str:
         "run_id": settings.run_id,
         "place_file": files.place_file(settings.run_directory, settings.worker_id),
         "continues": settings.work.continues and bool(_agent_fields(task).get("earlier")),
-        "lands": settings.work.lands,
+        "may_continue": settings.work.continues and bool(settings.work.agents),
+        "lands": delivers,
     }
     return json.dumps(fields)
 
@@ -441,11 +454,13 @@ def _script_plan(script: Script, task: Task, settings: WorkerSettings) -> Plan |
 
 def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
     added, place, steps = run.environment, _place(settings), [run]
+    delivers = settings.work.lands and not run.is_attempt
     if settings.work.worktrees is not None:
         # -P: modules in the project's folder are never imported.
         prepare = (sys.executable, "-P", "-m", PREPARE_MODULE)
-        steps.insert(0, Step(StepKind.PREPARE, prepare, added, preparation(task, settings)))
-    if settings.work.lands and not run.is_attempt:
+        asked = preparation(task, settings, delivers=delivers)
+        steps.insert(0, Step(StepKind.PREPARE, prepare, added, asked))
+    if delivers:
         # The gate verifies it, on the tree that is to land.
         deliver = (sys.executable, "-P", "-m", DELIVER_MODULE)
         stdin = preparation(task, settings)

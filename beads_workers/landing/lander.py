@@ -43,6 +43,7 @@ from beads_workers.landing.queue import (
     Refuse,
     RunGate,
     Say,
+    Show,
     StopGate,
     WaitingBranch,
 )
@@ -58,7 +59,7 @@ from beads_workers.landing.sees.again import LookBeforeTrains
 from beads_workers.landing.train import Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
-from beads_workers.worktrees import git
+from beads_workers.worktrees import git, reuse
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.records import Records
@@ -243,20 +244,30 @@ class Lander:
             return
         self._passengers[add.issue_id] = add
         self._no_verdicts_since.pop(add.issue_id, None)
-        self.queue.add(WaitingBranch(add.issue_id, add.priority, add.ended_at))
+        of = (add.issue_id, add.priority, add.ended_at)
+        self.queue.add(WaitingBranch(*of, awaits=add.awaits))
         self._look_at = 0.0  # The train is to stand on the latest commits of others.
 
     def _is_there(self, add: Add, contained: bool) -> bool:
         """Return whether the branch has landed, and report that it has. Raises ``GitError``."""
+        if add.awaits:
+            return False
         landed = self._repository.landed_as(add, self._tip)
         if landed is not None:
             of = (add.issue_id, add.attempt, landed.commit)
-            self.say(messages.Landed(*of, landed.verified, landed.train))
+            self._landed(add, messages.Landed(*of, landed.verified, landed.train))
         elif contained:
-            self.say(messages.Landed(add.issue_id, add.attempt, add.commit, contained=True))
+            of = (add.issue_id, add.attempt, add.commit)
+            self._landed(add, messages.Landed(*of, contained=True))
         else:
             return False
         return True
+
+    def _landed(self, add: Add, news: messages.Landed) -> None:
+        """Report that the branch has landed, and that nobody needs its worktree any more."""
+        self.say(news)
+        with suppress(git.GitError, OSError):  # Then it is not used again, but removed.
+            reuse.landed(self.settings.worktrees, add)
 
     def _go_on(self) -> None:
         self._stuck_until = self._look_at = self._fetch_at = 0.0
@@ -304,7 +315,16 @@ class Lander:
             self._idle = True
             with suppress(git.GitError):  # Only for 'git gc'; the next train unpins again.
                 self._repository.unpin()
-            self.say(messages.Idle(len(self.queue.order) + len(self._unread)))
+            self.say(messages.Idle(len(self._to_land()) + len(self._unread)))
+
+    def _to_land(self) -> list[str]:
+        """Return the branches that wait to land, as far as they are approved."""
+        return [key for key in self.queue.order if not self._awaits(key)]
+
+    def _awaits(self, key: str) -> bool:
+        """Return whether this branch lands only once a person has approved it."""
+        passenger = self._passengers.get(key)
+        return isinstance(passenger, Add) and passenger.awaits
 
     def _taken(self) -> None:
         """End a pause for a refused push: the remote has taken it, or nobody wants it any more."""
@@ -565,6 +585,8 @@ class Lander:
                 self._try_later(key, times)
             case Refuse(key, was_red):
                 self._convict(key, was_red=was_red)
+            case Show(key, verdict):
+                self._show(key, verdict, self._said_of(key).why)
             case Say(pause):
                 self._say_pause(pause)
             case _:
@@ -708,6 +730,7 @@ class Lander:
         if verified and self.settings.sight == Sight.NOTHING:
             verified += f" {INDEPENDENT}"
         together = issues if verified and len(issues) > 1 else ()
+        assert not any(map(self._awaits, keys)), "nobody has approved it"
         changes = [each.changes for each in train.coupled[train.landed : place]]
         try:
             commits = self._repository.land(self._tip, changes, verified, together)
@@ -724,7 +747,8 @@ class Lander:
             passenger = self._passengers.pop(key)
             if isinstance(passenger, Add):
                 of = (passenger.issue_id, passenger.attempt, commit)
-                self.say(messages.Landed(*of, verified, issues if verified else ()))
+                together = issues if verified else ()
+                self._landed(passenger, messages.Landed(*of, verified, together))
         self.say(messages.Tip(self._tip, self.settings.landing.branch, bool(verified) or None))
         self.queue.advanced(place)
         self._again_seconds, self._remote_seconds = AGAIN_SECONDS[0], REMOTE_SECONDS[0]
@@ -745,10 +769,21 @@ class Lander:
 
     def _contained(self, key: str) -> None:
         passenger = self._passengers[key]
-        if isinstance(passenger, Add):
+        if self._awaits(key):
+            self._show(key, GateVerdict.GREEN, "it brings nothing that is not there")
+        elif isinstance(passenger, Add):
             del self._passengers[key]
             of = (passenger.issue_id, passenger.attempt, self._tip)
-            self.say(messages.Landed(*of, contained=True))
+            self._landed(passenger, messages.Landed(*of, contained=True))
+
+    def _show(self, key: str, verdict: GateVerdict, why: str) -> None:
+        """Report the verdict on a branch that awaits approval; it is added again once it may
+        land."""
+        add = self._passengers.get(key)
+        if isinstance(add, Add) and add.awaits:
+            del self._passengers[key]
+            of = (add.issue_id, add.commit, verdict.value, self._tip)
+            self.say(messages.GatedAhead(*of, why))
 
     def _refuse_conflict(self, key: str, found: Conflict) -> None:
         add = self._passengers.pop(key)

@@ -9,8 +9,11 @@ branch is left: the place below it has landed, and with this branch the gate is 
 No branch is convicted by one red gate. The gate is run once more in a fresh worktree, and some gate
 must have been green since the first red one. Otherwise the tip is gated again: a red tip convicts
 no branch and pauses landing. Meanwhile the next train runs ahead, without the culprit. A gate
-without a verdict convicts no branch: the branch waits, and is tried again later, alone. Source:
-docs/LANDING.md, "The queue".
+without a verdict convicts no branch: the branch waits, and is tried again later, alone.
+
+A branch that awaits a person's approval is gated alone once no other branch waits, and it gives way
+to each that comes. It never lands: a green gate is only reported. Source: docs/LANDING.md, "The
+queue".
 
 ``Queue.next`` returns one command after the other until there is none. The lander carries out each
 command, and reports the result.
@@ -71,12 +74,14 @@ class PauseReason(Enum):
 
 @value
 class WaitingBranch:
-    """A branch that waits. ``first``: it is the user's own, which goes before all others."""
+    """A branch that waits. ``first``: it is the user's own, which goes before all others.
+    ``awaits``: it lands only once a person has approved it."""
 
     key: str
     priority: int = 2
     ended_at: float = 0.0
     first: bool = False
+    awaits: bool = False
 
     @property
     def order(self) -> tuple[bool, int, float, str]:
@@ -143,13 +148,22 @@ class Refuse:
 
 
 @value
+class Show:
+    """Report the verdict on a branch that awaits approval, and that now waits outside of the
+    queue."""
+
+    key: str
+    verdict: GateVerdict
+
+
+@value
 class Say:
     """Report a pause, or (None) that landing goes on."""
 
     pause: PauseReason | None
 
 
-Command = Build | RunGate | StopGate | Advance | Later | Refuse | Say
+Command = Build | RunGate | StopGate | Advance | Later | Refuse | Show | Say
 
 
 # --- inside --------------------------------------------------------------------------------------
@@ -181,11 +195,13 @@ class _Train:
     first red gate began. ``bads``: the place of each gate that did not pass. ``red_places``: places
     that were red; ``fresh``: places that were red again in a fresh worktree. ``tip_bad``: how often
     the tip did not pass; ``tip_red``: whether it was red. ``enough``: another try of a branch
-    without a verdict would take too long. ``early``: verdict on a train that ran ahead."""
+    without a verdict would take too long. ``early``: verdict on a train that ran ahead.
+    ``awaits``: its one branch awaits approval."""
 
     number: int
     keys: tuple[str, ...]
     kind: _Kind = _Kind.USUAL
+    awaits: bool = False
     landed: int = 0
     lowest_bad: int | None = None
     bad: dict[int, int] = field(default_factory=dict)
@@ -250,7 +266,12 @@ class Queue:
 
     def _ready(self) -> list[str]:
         """Return the branches that may be in a train with others."""
-        return [key for key in self.order if key not in self._held and key not in self._due]
+        apart = {*self._held, *self._due, *self._unapproved()}
+        return [key for key in self.order if key not in apart]
+
+    def _unapproved(self) -> list[str]:
+        """Return the branches that await approval, and that no gate has judged."""
+        return [key for key in self.order if self._waiting[key].awaits]
 
     @property
     def in_use(self) -> set[int]:
@@ -268,8 +289,10 @@ class Queue:
         """Add a waiting branch; it replaces one with the same key."""
         self.withdraw(entry.key)
         self._waiting[entry.key] = entry
+        if entry.awaits:
+            return
         self._new.add(entry.key)
-        if self._train is not None and self._train.kind is _Kind.CHANCE:
+        if self._train is not None and (self._train.awaits or self._train.kind is _Kind.CHANCE):
             self._dissolve()
 
     def withdraw(self, key: str) -> bool:
@@ -331,7 +354,8 @@ class Queue:
         assert kind is not None, "nothing was to be built"
         for key in gone:
             self._waiting.pop(key, None)
-        made = _Train(self._number, train, kind)
+        awaits = any(key in train for key in self._unapproved())
+        made = _Train(self._number, train, kind, awaits)
         if self._train is not None:
             self._ahead = None if blocked else made
         elif blocked:
@@ -339,7 +363,7 @@ class Queue:
         elif train:
             self._train = made
             if not self._gated:
-                self._commands.append(Advance(made.number, len(train)))
+                self._land(made, len(train))
 
     def judged(
         self, lane: int, verdict: GateVerdict, *, kept: bool = False, enough: bool = False
@@ -366,6 +390,8 @@ class Queue:
             self._dissolve()
         elif run.place == train.landed:
             self._tip_bad(train, verdict)
+        elif verdict is GateVerdict.NONE and train.awaits:
+            self._show(train, verdict)
         elif verdict is GateVerdict.NONE and run.place == train.landed + 1:
             self._hold(train)
         else:
@@ -421,6 +447,8 @@ class Queue:
         elif not keys and (chance := self._chance()) is not None:
             kind, keys = _Kind.CHANCE, (chance,)
             self._waiting[chance] = self._evicted.pop(chance)
+        elif not keys:
+            keys = tuple(self._unapproved()[:1])
         if keys:
             self._new.difference_update(keys)
             self._build(kind, keys)
@@ -469,7 +497,8 @@ class Queue:
         if train.kind is not _Kind.USUAL:
             yield number, whole, False, train.kind is _Kind.CHANCE
             return
-        if not self._tip_green:
+        # What cannot land anyhow needs the tip only if it is red.
+        if not (self._tip_green or (train.awaits and lowest_bad is None)):
             again = train.tip_bad > 0
             yield number, tip, again, again or self._tip_repeated
         if lowest_bad is None:
@@ -513,7 +542,20 @@ class Queue:
         self.flaky += run.place in train.red_places
         # All lower places have landed with it; higher places stand on it.
         self._stop(train, lambda other: other.place <= run.place)
-        self._commands.append(Advance(train.number, run.place))
+        self._land(train, run.place)
+
+    def _land(self, train: _Train, place: int) -> None:
+        """Have the train land up to this place, or say that it could if a person approved it."""
+        if train.awaits:
+            self._show(train, GateVerdict.GREEN)
+        else:
+            self._commands.append(Advance(train.number, place))
+
+    def _show(self, train: _Train, verdict: GateVerdict) -> None:
+        (key,) = train.keys
+        del self._waiting[key]
+        self._commands.append(Show(key, verdict))
+        self._dissolve()
 
     def _bad(self, train: _Train, run: _Run, verdict: GateVerdict) -> None:
         train.kind = _Kind.USUAL
@@ -602,7 +644,7 @@ class Queue:
         del self._waiting[key]
         self._new.discard(key)
         self._forget(key)
-        if sum(bad > place for bad in train.bads) <= REDS_FEW:
+        if sum(bad > place for bad in train.bads) <= REDS_FEW and not entry.awaits:
             self._evicted[key] = entry
         self._commands.append(Refuse(key))
         self._leave(train)
@@ -638,7 +680,7 @@ class Queue:
         # train (Build, RunGate, Advance), and keep the rest.
         self._asked = None
         self._commands = deque(
-            c for c in self._commands if isinstance(c, StopGate | Later | Refuse | Say)
+            c for c in self._commands if isinstance(c, StopGate | Later | Refuse | Show | Say)
         )
         self._dissolve()
         self._tip_green, self._tip_repeated = not self._gated, repeated

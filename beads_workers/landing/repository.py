@@ -35,7 +35,6 @@ from beads_workers.worktrees.git import (
     failure,
     git,
     is_object,
-    lines,
     log_format,
     objects,
     questions,
@@ -125,7 +124,7 @@ class LandingRepository:
         self.builder = Builder(self.objects, self.tracker, landing.style, landing.form)
         self._ledger = ledger.ledger_ref(self.branch)
         self._ledger_there = ""
-        self._has_pins = True
+        self._pinned = set[str]()
 
     # --- at its start -----------------------------------------------------------------------------
 
@@ -179,16 +178,13 @@ class LandingRepository:
 
     def tip(self) -> str:
         """Return the commit of the integration branch; raise ``GitError`` if the branch is gone."""
-        return self.objects.git("rev-parse", "--verify", f"{self.ref}^{{commit}}")
+        if (found := self.objects.find(self.ref)) is None:
+            raise GitError(f"there is no branch {self.branch}")
+        return found
 
     def commit_of(self, name: str) -> str | None:
         """Return the commit that a name means; None if there is none. Raises ``GitError``."""
-        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        done = self.objects.call(*asked)
-        if done.status > 1:
-            raise failure(asked, done)
-        # git repeats the option; the commit is in the last line.
-        return lines(done.output)[-1] if done.status == 0 else None
+        return self.objects.find(name)
 
     def follow(self, tip: str) -> Follow | None:
         """Return the user's branch, here or at the remote, if it has commits that have not
@@ -459,8 +455,7 @@ class LandingRepository:
 
     def _is_commit(self, name: str) -> bool:
         if name not in self._commits:
-            found = self.objects.git("cat-file", "--batch-check=%(objecttype)", stdin=f"{name}\n")
-            if found != "commit" or not is_object(name):
+            if not is_object(name) or self.objects.find(name) != name:
                 return False
             self._commits.add(name)
         return True
@@ -469,15 +464,19 @@ class LandingRepository:
 
     def pin(self, commit: str) -> None:
         """Keep a train until ``unpin``."""
-        self._has_pins = True
+        self._pinned.add(commit)
         self.objects.git("update-ref", f"{PINS}/{commit}", commit)
 
     def unpin(self, *, by_others: bool = False) -> None:
         """Forget the trains: none is being gated. ``by_others``: also trains that a killed lander
         pinned."""
-        if self._has_pins or by_others:
-            delete_refs(self.common, PINS)
-            self._has_pins = False
+        if self._pinned or by_others:
+            if by_others:
+                delete_refs(self.common, PINS)
+            else:
+                stdin = "".join(f"delete {PINS}/{commit}\n" for commit in self._pinned)
+                git(self.common, "update-ref", "--stdin", stdin=stdin)
+            self._pinned.clear()
 
     def land(
         self,

@@ -44,6 +44,7 @@ from beads_workers.worktrees.git import (
     rows,
 )
 from beads_workers.worktrees.ledger import LandedCommit
+from beads_workers.worktrees.lookup import Lookup
 
 GIT_SECONDS = 120.0
 """Time limit for a call of git, in seconds. A merge takes milliseconds; a merge driver, or a
@@ -131,16 +132,29 @@ class Objects:
     _trees: dict[str, str] = field(default_factory=dict)
     _contained: set[tuple[str, str]] = field(default_factory=set)
     """Pairs of a commit and one of its ancestors, which never change."""
+    _lookup: Lookup | None = None
 
-    def call(self, *arguments: str, stdin: str = "", author: Sequence[str] = ()) -> GitCall:
-        """Call git without a checkout; raises ``GitNoAnswer``."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        places = {
+    @property
+    def _places(self) -> dict[str, str]:
+        return {
             "GIT_DIR": self.common,
             "GIT_WORK_TREE": str(self.folder),
             "GIT_INDEX_FILE": f"{self.folder}.index",
             "GIT_NO_REPLACE_OBJECTS": "1",
         }
+
+    def find(self, name: str, kind: str = "commit") -> str | None:
+        """Return the object that a name means now, followed to this kind; None if there is none.
+        Raises ``GitError``."""
+        if self._lookup is None:
+            places = self._places | {"GIT_WORK_TREE": self.common}  # It is there for certain.
+            self._lookup = Lookup(self.common, places, GIT_SECONDS)
+        return self._lookup.find(name, kind)
+
+    def call(self, *arguments: str, stdin: str = "", author: Sequence[str] = ()) -> GitCall:
+        """Call git without a checkout; raises ``GitNoAnswer``."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        places = self._places
         if author:
             places |= dict(zip(_AUTHOR, author, strict=True))
         return call(str(self.folder), *arguments, stdin=stdin, places=places, seconds=GIT_SECONDS)
@@ -162,7 +176,9 @@ class Objects:
     def tree(self, commit: str) -> str:
         """Return the tree of a commit; raises ``GitError``."""
         if commit not in self._trees:
-            self._trees[commit] = self.git("rev-parse", "--verify", f"{commit}^{{tree}}")
+            if (tree := self.find(commit, "tree")) is None:
+                raise GitError(f"there is no commit {commit}")
+            self._trees[commit] = tree
         return self._trees[commit]
 
     def commit(self, tree: str, parents: Iterable[str], message: str = "-") -> str:

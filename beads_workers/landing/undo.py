@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.model import value
@@ -29,6 +30,7 @@ from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.landed import still_landed
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import make_folder
+from beads_workers.worktrees.reuse import wanted_again
 
 NAMED_MAX = 5
 
@@ -211,7 +213,9 @@ class Undo:
         for each in reversed(gone):
             repository.mark_undone(each)
             repository.mark_reopening(self._asked_for(each), each)
-        return tuple(dict.fromkeys(each.issue_id for each in gone))
+        issue_ids = tuple(dict.fromkeys(each.issue_id for each in gone))
+        wanted_again(Path(self.settings.worktrees.state_directory), issue_ids)
+        return issue_ids
 
     def _asked_for(self, each: LandedCommit) -> str:
         """Return the name under which the commit is found again: its issue, or a run."""

@@ -18,6 +18,7 @@ from beads_workers.core import events as ev
 from beads_workers.core import limits
 from beads_workers.core.commands import (
     Answer,
+    AwaitDeparture,
     Command,
     End,
     HangUp,
@@ -33,7 +34,7 @@ from beads_workers.core.commands import (
     Write,
 )
 from beads_workers.core.journal import AccountClosed, AccountOpened, Entry, Noted, encode
-from beads_workers.core.model import value
+from beads_workers.core.model import IssueId, value
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.snapshot import Board
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from beads_workers.runtime.account_file import SharedAccounts
     from beads_workers.runtime.lander import LanderProcess
     from beads_workers.runtime.notifications import Notifier
+    from beads_workers.runtime.occupants import Departures
     from beads_workers.runtime.sources import Ingress
 
 
@@ -248,6 +250,8 @@ class Loop:
         self._unshown: list[dict[str, Any]] = []
         self._unpublished = b""
         """Lines that were written and not yet sent to followers."""
+        self._departures: Departures | None = None
+        """People who stand in worktrees, once there are any."""
         self.pending: tuple[str, ...] = ()
         self.settled = False
         self.workers: WorkerServer
@@ -435,6 +439,8 @@ class Loop:
                 self._zygote_client.kill(pid)
             case WatchOwner(pid, start_time, issue_id):
                 self.kin.watch(pid, start_time, issue_id, lambda: self.tell(ev.OwnerGone(pid)))
+            case AwaitDeparture(issue_id, folder):
+                self._await_departure(issue_id, folder)
             case ReadUsage():
                 found = usage_read(self._journal.path.parent, command)
                 if found is not None:
@@ -453,6 +459,14 @@ class Loop:
                 raise AssertionError("records are written before")
             case _:
                 assert_never(command)
+
+    def _await_departure(self, issue_id: IssueId, folder: str) -> None:
+        from beads_workers.runtime.occupants import Departures
+
+        if self._departures is None:
+            self._departures = Departures(self._journal.path.absolute().parents[2])
+        left = ev.WorktreeLeft(issue_id)
+        self._departures.watch(issue_id, folder, lambda: self.tell(left))
 
     def _fold(self) -> None:
         for entry, change in self._journal.fold():
@@ -487,6 +501,8 @@ class Loop:
                 self.accounts.look()
             self._look_at_journal()
             self.kin.tick(self.workers.busy())
+            if self._departures is not None:
+                self._departures.tick()
 
     # --- odds and ends ------------------------------------------------------------------------
 

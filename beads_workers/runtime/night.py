@@ -60,3 +60,27 @@ def night_so_far(
     night = ending["night"]
     spent = night["spent_usd"], night["tokens"], night["cut_attempts"]
     return NightSoFar(night["first"], night["runs"], night["began_at"], *spent)
+
+
+def unread(directory: RunDirectory, night: NightSoFar) -> tuple[float, int]:
+    """Return the dollars and tokens that killed runs of this night used beyond ``night``: nobody
+    has read them yet, from spooled results and from what agents wrote down. The recovery of the
+    next run counts them."""
+    # Imported here: only a start with a budget, after a killed run, comes here.
+    from beads_workers.core.journal import Finished
+    from beads_workers.runtime.result_spool import replay_results
+    from beads_workers.runtime.usage_file import usage_read
+
+    unsettled, last = directory.left_over()
+    money, tokens = 0.0, 0
+    for left in (each for each in unsettled if each.run_id >= night.first):
+        folder = directory.run(left.run_id)
+        ends = [entry.record for entry in replay_results(left, folder).values()]
+        found = [(e.issue_id, e.request_id, e.receipt) for e in ends if isinstance(e, Finished)]
+        read = (usage_read(folder, each) for each in left.unread)
+        found += [(each.issue_id, each.request_id, each.receipt) for each in read if each]
+        for issue_id, request_id, receipt in found:
+            if receipt is not None and not last.issues.is_counted(issue_id, request_id):
+                money += receipt.money or 0.0
+                tokens += receipt.tokens.total
+    return money, tokens

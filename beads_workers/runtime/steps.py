@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from beads_workers.core.plans import Plan, Step, StepKind
 from beads_workers.core.redaction import UnsafePath
 from beads_workers.core.worker_events import StepAnswered, StepEnded
+from beads_workers.runtime import warm_steps
 from beads_workers.runtime.output import AttemptOutput, CapturedOutput, with_result
 from beads_workers.runtime.processes import spawn_found
 
@@ -233,6 +234,8 @@ def _spawn(step: Step, outputs: tuple[int, int], inherited: Mapping[bytes, bytes
     stdout, log = outputs
     actions = [stdin, (os.POSIX_SPAWN_DUP2, stdout, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
     try:
+        if prompt is not None and (module := warm_steps.loaded(step.argv)) is not None:
+            return warm_steps.fork_in_group(module, environment, (prompt, stdout, log))
         return spawn_found(argv, environment, actions)
     finally:
         if prompt is not None:

@@ -24,7 +24,8 @@ from beads_workers.core.model import compile_values
 from beads_workers.core.plain import from_plain
 from beads_workers.core.settings import WorkerSettings
 from beads_workers.core.wire import Shutdown, StatusAsked, Wait, encode
-from beads_workers.runtime import sessions
+from beads_workers.executors.command import step_modules
+from beads_workers.runtime import sessions, warm_steps
 from beads_workers.runtime.processes import SEND_LATER
 from beads_workers.runtime.sessions import kill_sessions, start_time
 from beads_workers.runtime.worker import run_worker
@@ -264,6 +265,8 @@ class _Zygote:
             compile_values()
             if not batch[0].work.executors:
                 warm_up(batch[0])
+            if modules := step_modules(batch[0].work):
+                warm_steps.load(modules)
             _ignore_signals()
         # Workers start only after they were reported, and never if that fails: so the orchestrator
         # knows the pid of every worker of its own before that worker can connect.

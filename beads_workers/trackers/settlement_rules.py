@@ -7,7 +7,7 @@ It is the rule for trackers that are read and written in one transaction. Source
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import assert_never
 
@@ -15,9 +15,11 @@ from beads_workers.core.model import FLEETS, IssueId, value
 from beads_workers.core.ready import FINISHED
 from beads_workers.core.source import (
     CLOSED_BY_OTHERS,
+    MARKS,
     Action,
     CrashedRun,
     HeldByRun,
+    IssueEdit,
     Result,
     Settlement,
     reopening,
@@ -81,6 +83,17 @@ def rule(settlement: Settlement, found: Ownership | None, actor: str) -> Ruling:
             return _reopen(found, ours and settlement.read_first)
         case _:
             assert_never(settlement.action)
+
+
+def unmarks(found: Ownership | None, result: Result) -> bool:
+    """Return whether a mark that is not the settlement's own is taken off (``Settlement.mark``)."""
+    return found is not None and (result is not Result.NOT_OURS or found.status != BLOCKED)
+
+
+def outdated_marks(status: str, labels: Iterable[str], change: IssueEdit) -> tuple[str, ...]:
+    """Return the marks of an issue that a person closes or opens: it waits for nothing more."""
+    moves = change.status not in (None, BLOCKED, status)
+    return tuple(each for each in labels if each in MARKS) if moves else ()
 
 
 def pending(dead: CrashedRun, held: Sequence[IssueId]) -> list[Settlement]:

@@ -204,6 +204,9 @@ def receipt_lines(receipt: Receipt) -> Iterator[str]:
     for name, text in _rows(receipt):
         if text:
             yield f"{name:<9} {printable(text, TEXT_WIDTH)}"
+    asked = [line for line in receipt.question.splitlines() if line.strip()]
+    for line in asked if len(asked) > 1 else ():  # The verdict has said a single line.
+        yield f"{'asked':<9} {printable(line, TEXT_WIDTH)}"
     for flag in receipt.flags:
         yield f"{'look':<9} {printable(flag, TEXT_WIDTH)}"
     if receipt.message.strip():

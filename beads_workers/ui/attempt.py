@@ -326,12 +326,12 @@ def _standing(issue_id: str, snapshot: Fields) -> tuple[str, str]:
     def among(rows: Iterable[Fields]) -> Fields | None:
         return next((row for row in rows if row["issue_id"] == issue_id), None)
 
-    landing = snapshot["landing"] or {"awaiting_approval": (), "waiting_to_land": (), "last": ()}
+    landing = snapshot["landing"] or {"waiting_to_land": (), "last": ()}
     if (row := among(snapshot["workers"])) is not None:
         return "running", f"runs: attempt {row['attempt']} on {row['worker_id']}"
     if among(snapshot["questions"]) is not None:
         return "asked", "waits for an answer"
-    if among(landing["awaiting_approval"]) is not None:
+    if among(snapshot["approvals"]) is not None:
         return "awaits approval", "awaits approval"
     if among(snapshot["quarantined"]) is not None:
         return "quarantined", "is quarantined"

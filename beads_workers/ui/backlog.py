@@ -29,6 +29,7 @@ from beads_workers.ui.words import DID_NOT_LAND, ORDER_NAMES, STATE_TITLES, Stat
 _STATES = {
     Cause.ASKED: State.NEEDS_YOU,
     Cause.AWAITS_APPROVAL: State.NEEDS_YOU,
+    Cause.OCCUPIED: State.NEEDS_YOU,
     Cause.QUARANTINED: State.QUARANTINED,
     Cause.RUNNING: State.RUNNING,
     Cause.LOST: State.RUNNING,
@@ -201,7 +202,7 @@ def of_snapshot(snapshot: Mapping[str, Any]) -> IssueBacklog:
     lists = (
         (snapshot["workers"], State.RUNNING, Cause.RUNNING),
         (snapshot["questions"], State.NEEDS_YOU, Cause.ASKED),
-        (landing.get("awaiting_approval", ()), State.NEEDS_YOU, Cause.AWAITS_APPROVAL),
+        (snapshot["approvals"], State.NEEDS_YOU, Cause.AWAITS_APPROVAL),
         (landing.get("waiting_to_land", ()), State.LANDING, Cause.WAITING_TO_LAND),
         (snapshot["quarantined"], State.QUARANTINED, Cause.QUARANTINED),
     )
@@ -239,8 +240,8 @@ def titles_of(snapshot: Mapping[str, Any]) -> dict[str, str]:
     """Return the titles of all issues in a snapshot (``status --json``)."""
     landing = snapshot["landing"] or {}
     lists = (
-        *(snapshot[name] for name in ("workers", "outcomes", "quarantined", "questions")),
-        *(landing.get(name, ()) for name in ("waiting_to_land", "awaiting_approval", "last")),
+        *(snapshot[n] for n in ("workers", "outcomes", "quarantined", "questions", "approvals")),
+        *(landing.get(name, ()) for name in ("waiting_to_land", "last")),
     )
     return {row["issue_id"]: row["title"] for rows in lists for row in rows if row["issue_id"]}
 
@@ -320,6 +321,12 @@ def _cause_key(row: Mapping[str, Any]) -> str:
     return f"cause {cause_of(row['error'], row['issue_id'])}"
 
 
+def _is_over(row: IssueRow, ended_at: Mapping[str, float], listed_at: float) -> bool:
+    """Return whether an issue was closed after the listing that has it in progress, or open."""
+    at = ended_at.get(row.issue_id)
+    return at is not None and (at >= listed_at or row.cause is Cause.IN_PROGRESS)
+
+
 def issue_rows(
     known: IssueBacklog | None, snapshot: Mapping[str, Any], order: str
 ) -> list[dict[str, Any]]:
@@ -328,10 +335,9 @@ def issue_rows(
     ``known``: the last answer about the backlog; without one, the snapshot has to do.
     """
     found, closed = known or of_snapshot(snapshot), closed_rows(snapshot)
-    # The listing is older than the snapshot.
-    listed_at = found.listed_at or 0.0
-    over = {row.issue_id for row in closed if (row.at or 0.0) >= listed_at}
-    rows = [row for row in found.rows() if row.issue_id not in over]
+    # The listing is older than the snapshot, and the tracker hears of a close after its end.
+    ended_at = {row.issue_id: row.at or 0.0 for row in closed}
+    rows = [row for row in found.rows() if not _is_over(row, ended_at, found.listed_at or 0.0)]
     if order:
         closed.sort(key=ORDERS[order])
     groups = (*grouped(rows, order), Group(State.CLOSED, "", tuple(closed)))

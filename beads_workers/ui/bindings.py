@@ -33,6 +33,7 @@ from beads_workers.ui.viewer import (
     LookAgain,
     Mouse,
     OtherTheme,
+    PageCard,
     Pane,
     Part,
     Pressed,
@@ -110,10 +111,25 @@ class Button(NamedTuple):
 
 
 BUTTONS = (
-    Button("pause", "Pause", "the top", "pause, and resume"),
-    Button("fewer", "\N{MINUS SIGN}", "the top", "one worker less"),
-    Button("more", "+", "the top", "one worker more"),
+    Button(
+        "pause", "Pause", "the top", "pause, and resume; before its hours: begin now", asks=False
+    ),
+    Button("fewer", "\N{MINUS SIGN}", "the top", "one worker less", asks=False),
+    Button("more", "+", "the top", "one worker more", asks=False),
+    Button("drain", "Stop after what runs", "the top", "begin nothing new, and stop then"),
     Button("stop", "Stop", "the top", "stop the fleet, requeueing what runs"),
+    Button(
+        *("notify", "Notify me", "the top"),
+        "have the browser say when something needs you, and when the run ends",
+        asks=False,
+    ),
+    Button(
+        "nights",
+        "Reports",
+        "the top",
+        "list the reports of this night and earlier ones",
+        asks=False,
+    ),
     Button("reply", "Answer", "a question", "have its agent go on with your answer", asks=False),
     Button("approve", "Approve", "a branch that awaits approval", "let it land as shown"),
     Button(
@@ -121,10 +137,30 @@ BUTTONS = (
         "send it back to its agent, with your remarks",
         asks=False,
     ),
-    Button("again", "Try again", "a quarantined issue", "retry this issue"),
+    Button("again", "Try again", "a quarantined issue", "retry this issue", asks=False),
+    Button("again-all", "Try these again", "a cause of quarantine", "retry its issues"),
     Button("retry-all", "Try all again", "the quarantined issues", "retry all of them"),
-    Button("release", "Release", "the log of a running attempt", "release the issue"),
-    Button("close", "Close", "a log", "close the log; Escape does it, too", asks=False),
+    Button("opens", "its id and title", "each row and each bar", "open the attempt", asks=False),
+    Button("release", "Release", "a running attempt", "release the issue"),
+    Button(
+        *("older", "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}", "an attempt"),
+        "go to the attempt before",
+        asks=False,
+    ),
+    Button(
+        *("newer", "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}", "an attempt"),
+        "go to the next attempt",
+        asks=False,
+    ),
+    Button("tab-log", "Log", "an attempt", "show its log", asks=False),
+    Button("tab-diff", "Diff", "an attempt", "show its branch, and what it changed", asks=False),
+    Button(
+        *("tab-about", "About", "an attempt"),
+        "show why the issue stands where it stands, the receipt, and all attempts",
+        asks=False,
+    ),
+    Button("earlier", "Earlier lines", "a log", "read more of a long log", asks=False),
+    Button("close", "Close", "an attempt", "close it; Escape does it, too", asks=False),
 )
 """All buttons of the page but those of its dialog."""
 
@@ -213,6 +249,8 @@ def _move(look: Look, by: int, snapshot: Fields, rows: int) -> Look:
         case Pane.HELP:
             last = len(help_lines(look.role)) - rows
             return replace(look, top=max(0, min(look.top + by, last)))
+        case Pane.PAGE:
+            return look
         case Pane.LOG | Pane.DIFF | Pane.ABOUT:
             return _scroll(look, by, rows)
     listed = rows_of(look, snapshot, look.part)
@@ -246,7 +284,7 @@ def _show(look: Look, pane: Pane) -> Look:
     if pane is Pane.FLEET and part in PANES:
         part = Part.WORKERS
     look = replace(_unread(look), part=part, top=0)
-    if pane is Pane.HELP:
+    if pane in (Pane.HELP, Pane.PAGE):
         return replace(look, pane=pane, back={**look.back, pane: look.pane})
     return replace(look, pane=pane, back={}, opened=None, view=None, full=False)
 
@@ -414,7 +452,12 @@ def _save(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
 
 
 def _page(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return look, SayPage()
+    return (_close(look), None) if look.pane is Pane.PAGE else (look, SayPage())
+
+
+def show_page(look: Look, card: PageCard) -> Look:
+    """Show how to open the live page; the answer to the wish ``SayPage``."""
+    return replace(_show(look, Pane.PAGE), card=card)
 
 
 # --- the palette ---
@@ -466,10 +509,9 @@ def _copy(look: Look, snapshot: Fields, _rows: int) -> Pressed:
 
 def _verb(issue_id: str, snapshot: Fields) -> str:
     """Return the command that an issue needs now, or else the one that shows it."""
-    landing = snapshot["landing"] or {"awaiting_approval": ()}
     by_verb = (
         ("answer", snapshot["questions"]),
-        ("diff", landing["awaiting_approval"]),
+        ("diff", snapshot["approvals"]),
         ("retry", snapshot["quarantined"]),
     )
     here = (verb for verb, rows in by_verb if any(row["issue_id"] == issue_id for row in rows))
@@ -877,7 +919,8 @@ ROWS = (
     BindingRow(
         "m t w", "mouse on, off; other colours; the live page",
         "leave the mouse to the terminal, which then selects text, or take it again; other colours;"
-        " show the address of the live page",
+        " how to open the live page: its address, a tunnel for a phone, and with the extra `qr` a"
+        " QR code",
         (
             Binding("m", _mouse, word="mouse"),
             Binding("t", _theme, word="colours"),

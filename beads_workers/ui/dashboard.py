@@ -14,6 +14,7 @@ from beads_workers.ui import bindings
 from beads_workers.ui.agents import account, clock, hours, spent
 from beads_workers.ui.issues import issues, quarantined
 from beads_workers.ui.lines import FOLDED_MIN
+from beads_workers.ui.page_card import page_card
 from beads_workers.ui.panels import (
     LANDING_ROWS,
     LANDING_ROWS_MIN,
@@ -81,7 +82,7 @@ def head(snapshot: Fields, look: Look, age: float, columns: int) -> Iterator[Tex
     yield _tracker(snapshot, age, columns)
 
 
-ONE_ROW = (*ATTEMPT, Pane.HELP)
+ONE_ROW = (*ATTEMPT, Pane.HELP, Pane.PAGE)
 """Panes that have one row of the fleet above them: the rest of the screen is theirs."""
 
 
@@ -380,6 +381,8 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
             yield from issues(snapshot, look, age, room.columns, room.rows)
         case Pane.HELP:
             yield from keys(look, room.columns)
+        case Pane.PAGE:
+            yield from page_card(look, room.columns, room.rows)
 
 
 def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:

@@ -6,7 +6,7 @@ import math
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from beads_workers.core.budget import read_budget
@@ -22,7 +22,7 @@ from beads_workers.core.history import (
     LandingHistory,
 )
 from beads_workers.core.model import value
-from beads_workers.core.money import Spend
+from beads_workers.core.money import Spend, told_later, unpriced_of
 from beads_workers.core.receipts import Receipt, to_json
 from beads_workers.ui.lines import start_again, with_budget
 
@@ -302,6 +302,7 @@ def decisions(history: History) -> list[Decision]:
     for branch in branches(history):
         if branch.issue.fate is Fate.AWAITS_APPROVAL:
             text = f"{branch.landing.branch} {branch.diffstat}".strip()
+            text = "\n".join(filter(None, (text, branch.landing.ahead)))
             found.append(Decision(branch.issue, text, f"{COMMAND} diff {_quoted(branch.issue)}"))
     return found
 
@@ -334,12 +335,27 @@ def lanes(history: History) -> list[tuple[str, tuple[Interval, ...]]]:
         ("tracker", history.outages),
         ("limits", history.limits),
         ("paused", history.pauses),
+        ("waiting", history.waits),
     )
     return [(name, spans) for name, spans in known if spans]
 
 
 # --- money ---------------------------------------------------------------------------------------
 # The costs of agents, and what they led to.
+
+
+@dataclass(slots=True)
+class Costs(Spend):
+    """``later``: tokens that the money of a later attempt of the same session includes."""
+
+    later: int = 0
+
+    def add_attempt(self, receipt: Receipt, *, was_cut: bool, later: bool) -> None:
+        """Add an attempt; ``later``: a later one includes what it cost."""
+        self.add(receipt, was_cut=was_cut)
+        if later:
+            self.later += unpriced_of(receipt)
+            self.unpriced -= unpriced_of(receipt)
 
 
 @value
@@ -350,17 +366,18 @@ class Money:
     them.
     """
 
-    total: Spend
-    by_issue: dict[str, Spend]
-    by_agent: dict[str, Spend]
-    by_outcome: dict[str, Spend]
-    wasted: dict[str, Spend]
+    total: Costs
+    by_issue: dict[str, Costs]
+    by_agent: dict[str, Costs]
+    by_outcome: dict[str, Costs]
+    wasted: dict[str, Costs]
 
 
 def money_of(history: History) -> Money | None:
     """Return the costs of a run; None if no agent reported any."""
-    found = Money(Spend(), {}, {}, {}, {})
+    found = Money(Costs(), {}, {}, {}, {})
     in_vain = _InVain(history)
+    later = told_later((a.request_id, a.receipt) for a in history.attempts if a.receipt is not None)
     for attempt in history.attempts:
         receipt = attempt.receipt
         if receipt is None or not (receipt.usage or receipt.money or attempt.was_cut):
@@ -372,9 +389,9 @@ def money_of(history: History) -> Money | None:
         ]
         if (why := in_vain.outcome(attempt)) is not None:
             named.append((found.wasted, why))
-        for table, name in named:
-            table.setdefault(name, Spend()).add(receipt, was_cut=attempt.was_cut)
-        found.total.add(receipt, was_cut=attempt.was_cut)
+        sums = (found.total, *(table.setdefault(name, Costs()) for table, name in named))
+        for each in sums:
+            each.add_attempt(receipt, was_cut=attempt.was_cut, later=attempt.request_id in later)
     return found if found.by_issue else None
 
 
@@ -386,7 +403,7 @@ def to_review(history: History) -> list[Attempt]:
 
 def _money(history: History) -> dict[str, Any]:
     found = money_of(history)
-    total = found.total if found else Spend()
+    total = found.total if found else Costs()
     fields: dict[str, Any] = {
         "spent_usd": total.money,
         "budget": history.budget or None,
@@ -395,7 +412,7 @@ def _money(history: History) -> dict[str, Any]:
         "cut_attempts": total.cut,
     }
     for name in ("by_issue", "by_agent", "by_outcome", "wasted"):
-        table: dict[str, Spend] = getattr(found, name) if found else {}
+        table: dict[str, Costs] = getattr(found, name) if found else {}
         fields[name] = {
             key: {"usd": each.money, "tokens": each.tokens.total} for key, each in table.items()
         }
@@ -542,6 +559,7 @@ def report(history: History) -> dict[str, Any]:
             "worker_spans": [asdict(span) for span in history.workers],
             "outages": [asdict(span) for span in history.outages],
             "pauses": [asdict(span) for span in history.pauses],
+            "waits": [asdict(span) for span in history.waits],
             "limits": [asdict(span) for span in history.limits],
             "dropped": dropped(history),
             "notes": [asdict(note) for note in history.notes],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
@@ -39,7 +40,8 @@ def issues(
     """Yield a rule, and all issues below the names of their states, around the chosen one."""
     part = viewer.Part.ISSUES
     listed = viewer.rows_of(look, snapshot, part)
-    total = sum(_count(listed, state) for state in State if state is not State.CLOSED)
+    counts = _counts(listed)
+    total = counts.total() - counts[State.CLOSED.value]
     more = " of more" if look.backlog is not None and look.backlog.cut else ""
     order = f", by {look.issue_order}" if look.issue_order else ""
     title = f"issues: {total} not closed{more}{_asked(look)}{order}{left_out(look, part)}"
@@ -96,23 +98,27 @@ def _window(
             chosen_line = len(drawn)
         drawn.append((index, state))
     first = max(0, chosen_line - rows + 1)
+    counts = _counts(listed)
     id_room = id_room_of((row["issue_id"] for row in listed), width)
     for index, state in drawn[first : first + rows]:
         if index < 0:
-            yield _heading(State(state), listed, width)
+            yield _heading(State(state), counts[state], width)
             continue
         text = _row(listed[index], width, id_room, look, chosen=index == at)
         yield named(text, part, viewer.key_of(part, listed[index]))
 
 
-def _count(listed: Sequence[viewer.Fields], state: State) -> int:
-    """Return the number of issues of a state; those below their cause are not counted twice."""
-    here = (row for row in listed if row["state"] == state.value and "below" not in row)
-    return sum(len(row.get("issue_ids", "1")) for row in here)
+def _counts(listed: Sequence[viewer.Fields]) -> Counter[str]:
+    """Return the number of issues of each state; those below their cause count once."""
+    counts: Counter[str] = Counter()
+    for row in listed:
+        if "below" not in row:
+            counts[row.get("state", "")] += len(row.get("issue_ids", "1"))
+    return counts
 
 
-def _heading(state: State, listed: Sequence[viewer.Fields], width: int) -> Text:
-    count = f"{_count(listed, state)}{', the last ones' if state is State.CLOSED else ''}"
+def _heading(state: State, many: int, width: int) -> Text:
+    count = f"{many}{', the last ones' if state is State.CLOSED else ''}"
     style = STYLES[state] if STYLES[state] in ("attention", "bad") else ""
     row = Row(width).add(f" {STATE_TITLES[state]}", style=f"{style}.strong" if style else "strong")
     return row.fill(f"  {count}", "muted").text()

@@ -198,6 +198,8 @@ def _finished(finished: rec.Finished) -> str:
         return f"{head} asks     {issue}: {error}; 'answer {issue}' answers"
     if finished.verdict == "quarantined":
         return f"{head} quarantined {issue} after {counted(finished.charged, 'attempt')}: {error}"
+    if finished.occupied:
+        return f"{head} waits    {issue}: {error}; leave that folder, and it goes on"
     if finished.outcome == "cancelled":
         return f"{head} returned {issue}: {error or 'cancelled'}"
     if finished.verdict == "hand_back":
@@ -297,6 +299,8 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     refused = shown["landing"]["refused"] if shown["landing"] else []
     refused_ids = {row["issue_id"] for row in refused}
     yield from to_decide(shown)
+    for row in shown.get("occupied", ()):
+        yield f"{printable(row['issue_id'])} waits: {printable(row['who'], 120)}; leave that folder"
     others = [row for row in shown["quarantined"] if row["issue_id"] not in refused_ids]
     for text in by_cause(others):
         yield f"quarantined {text}"
@@ -372,8 +376,10 @@ def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:
     for row in shown.get("questions", ()):
         asked = printable(row["question"], 400)
         yield f"{printable(row['issue_id'])} asks: {asked}; beads-workers answer {row['issue_id']}"
-    for row in (shown.get("landing") or {}).get("awaiting_approval", ()):
-        stat = f" ({printable(row['diffstat'], 60)})" if row["diffstat"] else ""
+    for row in shown.get("approvals", ()):
+        gate = row["gate"]["text"] if row["gate"] else ""
+        said = "; ".join(printable(each, 60) for each in (row["diffstat"], gate) if each)
+        stat = f" ({said})" if said else ""
         yield (
             f"{printable(row['issue_id'])} awaits approval{stat}: beads-workers diff"
             f" {row['issue_id']}"

@@ -188,11 +188,10 @@ def id_columns(snapshot: viewer.Fields, width: int) -> int:
 
     They fit the longest id shown, in steps, so that lists do not jump.
     """
-    lists = [snapshot[name] for name in ("workers", "outcomes", "quarantined", "questions")]
+    names = ("workers", "outcomes", "quarantined", "questions", "approvals")
+    lists = [snapshot[name] for name in names]
     if (shown := snapshot["landing"]) is not None:
-        lists += [
-            shown[name] for name in ("waiting_to_land", "awaiting_approval", "refused", "last")
-        ]
+        lists += [shown[name] for name in ("waiting_to_land", "refused", "last")]
     return id_room_of((row["issue_id"] or "" for rows in lists for row in rows), width)
 
 
@@ -606,8 +605,9 @@ def _facts(
         row.add("  ")
         if kind not in ("finish", "land"):
             again = look.in_attempt and look.view is not None and look.view.step(1) is not None
-            outcome = fields["outcome"].replace("_", " ")
-            became = f"{outcome}, tried again" if again else _became(fields)
+            tried_again = f"{fields['outcome'].replace('_', ' ')}, tried again"
+            then = "asked, and went on" if kind == "asked" else tried_again
+            became = then if again else _became(fields)
             row.add(f"{became}: {fields['error'] or fields['outcome']}  ", style=style)
     if (agent := fields.get("agent")) is not None:
         row.add(agent, style="agent").add("  ")
@@ -656,8 +656,10 @@ def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
         yield row["question"], ""
         return
     verified = "verified" if row["verified"] else "not verified"
+    verified = row["gate"]["text"] if row["gate"] else verified
     yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}, {verified}", "strong"
     yield row["diffstat"], ""
+    yield row["message"], ""
     yield "v approves, V rejects, d shows the change", "muted"
 
 
@@ -690,7 +692,7 @@ def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
             hint = f"{keyed}Enter open   d diff"
         case viewer.Pane.LANDING:
             hint = "Enter open   d diff   f landed, not, waiting   / filter"
-        case viewer.Pane.HELP:
+        case viewer.Pane.HELP | viewer.Pane.PAGE:
             hint = ""
         case _ if look.role is viewer.Role.REPLAY:
             hint = f"space hold   + - speed   {fleet}   / filter"

@@ -34,6 +34,7 @@ class Cause(Enum):
     QUEUED = "queued"
     SETTLING = "settling"
     ON_HOLD = "on_hold"
+    OCCUPIED = "occupied"
     QUARANTINED = "quarantined"
     ASKED = "asked"
     AWAITS_APPROVAL = "awaits_approval"
@@ -126,7 +127,7 @@ _TO_LAND = ("landing", "shelving", "shelved")
 def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     """Return what this run does with the issue now, or has done."""
     if facts.standing == "awaits_approval":
-        text = "done, and its branch awaits approval"
+        text = f"done, and its branch awaits approval{f'; {facts.ahead}' if facts.ahead else ''}"
         remedy = f"'beads-workers diff {facts.issue_id}' shows it, 'approve' lets it land"
         return [Reason(Cause.AWAITS_APPROVAL, text, remedy)]
     if facts.in_flight in _TO_LAND:
@@ -204,6 +205,9 @@ def remembered(issue_id: IssueId, facts: IssueFacts, picture: Picture) -> list[R
             text = "a person put it on hold ('beads-workers release')"
             remedy = f"'beads-workers retry {issue_id}' takes it off hold; so does a new run"
             return [Reason(Cause.ON_HOLD, text, remedy)]
+        case "occupied":
+            remedy = "leave that folder, or end that program: it is tried again at once"
+            return [Reason(Cause.OCCUPIED, facts.error, remedy)]
         case "asked":
             text = f"its agent asks a person: {facts.error}"
             return [Reason(Cause.ASKED, text, f"'beads-workers answer {issue_id}' answers")]
@@ -397,6 +401,8 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
             return f"quarantined{after}"
         if facts.standing == "on_hold":
             return "on hold: a person released it"
+        if facts.standing == "occupied":
+            return facts.error
         if facts.standing == "cooling" and facts.again_seconds is not None:
             return f"cooling down until {picture.at(facts.again_seconds)}"
     status = seen.status.replace("_", " ")

@@ -146,7 +146,7 @@ def _sections(history: History) -> Iterator[Element]:
     if len(history.runs) > 1:
         yield tables.runs(history)
     yield _timeline(history)
-    if history.limits or history.pauses:
+    if history.limits or history.pauses or history.waits:
         yield tables.stretches(history)
     left = el("div", charts.throughput(history), tables.waste(history))
     right = el("div", charts.durations(history), tables.tracker_cost(history))

@@ -18,7 +18,6 @@ from beads_workers.core.history import (
     IssueHistory,
     WorkerSpan,
 )
-from beads_workers.core.money import Spend
 from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
@@ -435,13 +434,19 @@ def money(found: findings.Money, history: History) -> Element:
 COSTLY_SHOWN = 20
 
 
-def _cost_row(name: Element, note: str, spend: Spend) -> Element:
+def _dollars(spend: findings.Costs) -> str:
+    if spend.money or not (spend.unpriced or spend.later):
+        return cost(spend)
+    return "no price" if spend.unpriced else "told later"
+
+
+def _cost_row(name: Element, note: str, spend: findings.Costs) -> Element:
     return el(
         "tr",
         name,
         el("td", foreign(note, 70), class_="wide"),
         el("td", f"{spend.tokens.total:,}", class_="n"),
-        el("td", cost(spend) if spend.money or not spend.unpriced else "no price", class_="n"),
+        el("td", _dollars(spend), class_="n"),
     )
 
 
@@ -558,7 +563,7 @@ def runs(history: History) -> Element:
 
 
 def stretches(history: History) -> Element:
-    """Return pauses and closed accounts, by name and duration."""
+    """Return pauses, waits and closed accounts, by name and duration."""
     items = [
         el(
             "li",
@@ -848,7 +853,11 @@ class _Plot:
 
 def _trouble(span: Interval, lane: str, seconds: float) -> str:
     """Return a stretch of trouble in words."""
-    what = {"tracker": "the tracker could not be asked", "limits": f"{span.name} was closed"}
+    what = {
+        "tracker": "the tracker could not be asked",
+        "limits": f"{span.name} was closed",
+        "waiting": "waited for its time",
+    }
     why = f": {span.text}" if span.text else ""
     return f"{what.get(lane, lane)} for {duration(seconds)}{why}"
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
+from beads_workers.core.causes import folded
 from beads_workers.core.history import OUTCOMES, Attempt, Fate, History, IssueHistory
 from beads_workers.core.money import Spend
 from beads_workers.core.receipts import SHA_CHARS
-from beads_workers.core.text import columns, counted, printable
+from beads_workers.core.text import columns, counted, printable, some
 from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import at_least, dollars, short_tokens, used
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
@@ -420,7 +421,15 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
         return
     yield from _title("quarantined")
     reached = findings.last_progress(history)
-    for issue in quarantined[:LISTED_MAX]:
+    causes = folded(quarantined, lambda issue: issue.error, lambda issue: issue.issue_id)
+    for cause, alike in causes[:LISTED_MAX]:
+        issue = alike[0]
+        if len(alike) > 1:
+            why = printable(cause or "no error was given", max(12, width - 12))
+            yield Text.assemble((f"  {len(alike)} x  ", "bold"), (why, "red"))
+            ids = some([each.issue_id for each in alike])
+            yield Text(f"{' ' * INDENT}{printable(ids, width - INDENT)}")
+            continue
         tries = quarantined_after(issue)
         if width >= 80 and (at := reached.get(issue.issue_id)):
             tries = f"{tries} (last step: {printable(at, width // 4)})"
@@ -433,7 +442,7 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
         else:
             why = printable(issue.error, max(12, room))
             yield Text.assemble((head, "bold"), f"{tries}: ", (why, "red"))
-    yield from _rest(len(quarantined), "more; --json has them all")
+    yield from _rest(len(causes), "more causes; --json has all issues")
 
 
 def quarantined_after(issue: IssueHistory) -> str:

@@ -72,6 +72,8 @@ def styles(name: str, *, colours: int) -> Theme:
             "found": "bold underline",
             "question": f"reverse {of['attention']}",
             "caption": f"reverse {of['time']}",
+            # A camera wants it dark on light, whatever the theme.
+            "code": "color(16) on color(231)" if colours >= 256 else "black on bright_white",
         }
     )
 

@@ -51,6 +51,7 @@ class Pane(Enum):
     DIFF = "diff"
     ABOUT = "why"
     HELP = "help"
+    PAGE = "live page"
 
 
 ATTEMPT = (Pane.LOG, Pane.DIFF, Pane.ABOUT)
@@ -204,6 +205,18 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
+class PageCard:
+    """How to open the live page. ``tunnel``: the command with which another machine reaches it.
+
+    ``code``: its address as a QR code, a text of ``0`` and ``1`` for each row; empty without one.
+    """
+
+    url: str
+    tunnel: str
+    code: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ShownLog:
     """A log, or the end of a long one; or another text in its place.
 
@@ -291,6 +304,7 @@ class Look:
     ``wrap``: long lines go on in the next row; ``times``: each line has its time; ``full``: nothing
     else is on the screen. ``top``: scroll position of the help. ``naming``: what is typed is a name
     of the palette. ``tallest``: the most rows that the list of workers had lately.
+    ``card``: of the live page.
     """
 
     role: Role = Role.WATCH
@@ -322,6 +336,7 @@ class Look:
     message: str = ""
     caption: str = ""
     log: ShownLog | None = None
+    card: PageCard | None = None
     unicode: bool = True
 
     @property
@@ -358,8 +373,7 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
         case Part.ISSUES:
             rows = [*issue_rows(look.backlog, snapshot, look.issue_order)]
         case Part.DECISIONS:
-            landing = snapshot["landing"] or {"awaiting_approval": ()}
-            rows = [*snapshot["questions"], *landing["awaiting_approval"]]
+            rows = [*snapshot["questions"], *snapshot["approvals"]]
     if shown := STATES[part].get(look.states.get(part, "")):
         rows = [row for row in rows if shown(row)]
     if find := look.finds.get(PANES.get(part, Pane.FLEET), ""):
@@ -466,8 +480,7 @@ def wall_clock(snapshot: Fields, age: float) -> float | None:
 def needing_you(snapshot: Fields) -> list[str]:
     """Return the issues that need a person, the most pressing first: those with questions, branches
     that await approval, quarantined issues."""
-    landing = snapshot["landing"] or {"awaiting_approval": ()}
-    rows = (*snapshot["questions"], *landing["awaiting_approval"], *snapshot["quarantined"])
+    rows = (*snapshot["questions"], *snapshot["approvals"], *snapshot["quarantined"])
     return [row["issue_id"] for row in rows]
 
 

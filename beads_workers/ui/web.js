@@ -24,10 +24,11 @@
   let last = new Map();   // worker -> its newest of them
   let counts = new Map(); // outcome -> how many of them
   let dropped = 0;        // older ones, which nobody keeps for pages
-  let chosen = null;      // the worker whose log is read
+  let open = null;        // the attempt that is read: a pin, as ui/attempt.py has it
   let connected = false;
 
   const isLive = () => connected && fleet.state === "live";
+  let beganAt = null;     // when the run began, in milliseconds since the epoch
   const age = () => (isLive() ? (performance.now() - shotAt) / 1000 : 0);
 
   // --- text and elements -----------------------------------------------------------------------
@@ -80,6 +81,9 @@
     const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
     return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
   };
+  // The time of day of a moment of the run; seconds only if they matter.
+  const wall = (seconds, exact = true) => (beganAt === null ? clock(seconds)
+    : new Date(beganAt + 1000 * seconds).toLocaleTimeString("en-GB", exact ? {} : { hour: "2-digit", minute: "2-digit" }));
   const took = (seconds) => (seconds < 10 ? `${Math.max(0, seconds).toFixed(1)} s` : seconds < 60 ? `${Math.round(seconds)} s` : clock(seconds));
   const running = (seconds) => (seconds < 60 ? `${Math.floor(Math.max(0, seconds))} s` : clock(seconds));
   const roughly = (seconds) => seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
@@ -114,18 +118,64 @@
     return [shot.state + hours(), shot.state === "running" ? "how live" : shot.state === "waiting" ? "how still" : "how warn"];
   };
 
+  const servedUntil = () => (fleet.until ? `, and is served until ${moment(1000 * fleet.until)} at most` : "");
   const bannerNow = () => {
     if (!connected) return ["warn", "The server of this page does not answer. Trying again."];
     if (fleet.state === "lost") return ["bad", "The orchestrator ended without a word. The next start settles what it left; this page waits for it."];
     if (fleet.state === "ended") {
       const reason = shot?.ended?.reason || "";
-      return [endTone(), `The run has ended: ${safe(REASONS[reason] ?? reason)}. This page goes on with the next one.`];
+      return [endTone(), `The run has ended: ${safe(REASONS[reason] ?? reason)}. This page goes on with the next one${servedUntil()}.`];
     }
     if (fleet.state === "none") return ["still", "No fleet has run here yet. This page shows the first one."];
     if (shot?.state === "waiting") return ["still", `Waiting: the first attempt begins at ${moment(shot.hours.begins_at)}.`];
     if (shot?.state_reason && shot.state !== "running") return ["warn", `${shot.state}: ${safe(REASONS[shot.state_reason] ?? shot.state_reason)}`];
     return null;
   };
+
+  // --- title, icon, notifications: also of a page in the background ----------------------------
+  // What is given up or waits for a person is not done, and stays in the sum.
+  const summed = (told) => {
+    const { totals: t, queue: q } = told;
+    const open = ["ready", "running", "retrying", "blocked", "waiting_to_land", "on_hold"].reduce((sum, key) => sum + (q[key] || 0), 0);
+    const person = q.quarantined + q.questions + q.awaiting_approval;
+    return { done: t.done, all: t.done + open + person, person };
+  };
+  const TONES = { bad: "#a83a08", warn: "#b07800", live: "#1f5d99", good: "#3f7d3f" };
+  const toneOf = (told) => {
+    if (told.fleet === "lost") return "bad";
+    if (summed(told).person) return "warn";
+    return told.fleet === "ended" ? ([0, 7].includes(told.ended?.exit_code ?? 0) ? "good" : "bad") : "live";
+  };
+  const drawTitle = (told) => {
+    const { done, all, person } = summed(told);
+    const state = told.fleet === "live" ? "" : told.fleet === "lost" ? " gone" : " ended";
+    document.title = `${done}/${all}${person ? ` (${person}!)` : ""}${state} ${safe((told.project || "").split("/").pop() || "beads-workers")}`;
+    const icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill="${TONES[toneOf(told)]}"/></svg>`;
+    const link = document.querySelector("link[rel=icon]");
+    if (link.said !== icon) { link.said = icon; link.href = `data:image/svg+xml,${encodeURIComponent(icon)}`; }
+    tellPerson(told);
+  };
+  let lastTold = null; // what the person was told last: [run, how many wait, whether it is over]
+  const tellPerson = (told) => {
+    const now = [told.run_id, summed(told).person, ["ended", "lost"].includes(told.fleet)];
+    const before = lastTold;
+    lastTold = now;
+    if (!before || !window.Notification || Notification.permission !== "granted" || !document.hidden) return;
+    const more = now[1] - (before[0] === now[0] ? before[1] : 0);
+    const texts = [more > 0 && `${counted(more, "issue needs", "issues need")} you`, now[2] && !(before[2] && before[0] === now[0]) && (told.fleet === "lost" ? "the orchestrator is gone" : "the run has ended")].filter(Boolean);
+    if (texts.length) try { new Notification(document.title, { body: texts.join("; "), tag: told.run_id }); } catch { byId("notify").hidden = true; }
+  };
+  const offerNotices = () => { byId("notify").hidden = !window.Notification || Notification.permission !== "default"; };
+  byId("notify").addEventListener("click", async () => { await Notification.requestPermission(); offerNotices(); });
+  const BRIEF_MS = 15000;
+  setInterval(async () => {
+    if (!document.hidden) return;
+    try {
+      const answer = await fetch("brief", { cache: "no-store" });
+      const told = answer.ok ? await answer.json() : null;
+      if (document.hidden && told?.totals) drawTitle(told);
+    } catch { /* The server is away: what stands in the title stays until somebody looks. */ }
+  }, BRIEF_MS);
 
   const drawHead = () => {
     const [text, className] = stateNow();
@@ -136,10 +186,10 @@
     if (banner) { setClass(byId("banner"), banner[0]); set(byId("banner"), banner[1]); }
     if (!shot) return;
     set(byId("project"), project());
-    set(byId("facts"), `${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${clock(shot.uptime_seconds + age())}`);
+    const since = beganAt === null ? "" : `, since ${moment(beganAt)}`;
+    set(byId("facts"), `${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${clock(shot.uptime_seconds + age())}${since}`);
     set(byId("run"), `run ${safe(shot.run_id)}`);
-    const done = shot.totals.done;
-    document.title = `${done}/${done + left()} ${project()}`;
+    drawTitle({ ...shot, fleet: fleet.state });
     const on = hello.control && isLive();
     byId("controls").hidden = !on;
     if (on) {
@@ -172,11 +222,12 @@
   const tiles = () => {
     const { queue: q, totals: t, landing, money } = shot;
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
+    const over = ["ended", "lost"].includes(fleet.state); // The last rate says nothing any more.
     const found = [
       ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
       ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
       ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
-      ["a minute", perMinute(shot.rate_per_minute), "closed", ""],
+      ["a minute", perMinute(over ? (60 * t.done) / Math.max(1, shot.uptime_seconds) : shot.rate_per_minute), over ? "closed, in the whole run" : "closed", ""],
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
       ["quarantined", count(q.quarantined), q.quarantined ? (q.quarantined === 1 ? "needs a person" : "need a person") : "none needs a person", q.quarantined ? "bad" : ""],
     ];
@@ -225,11 +276,20 @@
   // What can be typed as it stands; the terminal has no room for the program's name.
   const OURS = /^(answer|approve|diff|doctor|logs|release|resume|retry|start|why)(?= |$)/;
 
+  // A button that opens an attempt; "pin" tells which when it is pressed.
+  const opener = (pin, ...children) => {
+    const button = el("button", "opens", ...children);
+    button.type = "button";
+    button.addEventListener("click", () => read(pin(), button));
+    return button;
+  };
+
   const drawNeeds = () => {
     byId("needs").hidden = !shot.needs.length;
     keyed(byId("needs").querySelector("ul"), shot.needs, (need) => need.text + "\n" + need.remedy, (need) => {
       const typed = need.remedy.split("; ").map((one) => one.trim()).filter(Boolean);
-      return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")));
+      const about = typed.map((one) => /^(?:answer|approve|diff|logs|why) (\S+)$/.exec(one)?.[1]).find((id) => id && !/^W\d+$/.test(id));
+      return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")), about ? opener(() => pinIssue(about), el("span", "", `Open ${safe(about)}`)) : null);
     });
   };
 
@@ -281,7 +341,7 @@
       const box = words(key(row), `Answer to ${safe(row.issue_id)}`);
       const reply = el("button", "reply", "Answer");
       reply.addEventListener("click", () => send(box, "bw.answer", row.issue_id, "Type the answer first."));
-      return el("li", "", el("p", "", foreign(row.issue_id, "code"), " ", foreign(row.title), el("span", "dim")),
+      return el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title)), el("span", "dim")),
         el("pre", "", el("bdi", "", inLines(row.question))), el("div", "form", box, reply));
     }, (card, row) => {
       set(card.querySelector(".dim"), [row.agent && ` ${safe(row.agent)}`, row.branch && ` on ${safe(row.branch)}`].filter(Boolean).join(""));
@@ -289,12 +349,11 @@
   };
 
   const drawApprovals = () => {
-    const rows = shot.landing?.awaiting_approval ?? [];
-    drawCards(byId("awaiting"), rows, shot.queue.awaiting_approval, (row) => row.issue_id, (row) => {
+    drawCards(byId("awaiting"), shot.approvals, shot.queue.awaiting_approval, (row) => row.issue_id, (row) => {
       const box = words(row.issue_id, `Remarks on ${safe(row.issue_id)}`);
       const approve = el("button", "approve", "Approve");
       const reject = el("button", "reject", "Reject");
-      const card = el("li", "", el("p", "", foreign(row.issue_id, "code"), " ", foreign(row.title)), el("pre"), el("p", "dim"), el("div", "form", box, approve, reject));
+      const card = el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title))), el("pre"), el("pre", "said"), el("p", "dim"), el("div", "form", box, approve, reject));
       approve.addEventListener("click", () => {
         const { issue_id: issue, commit } = card.shown;
         ask("bw.approve", { commits: { [issue]: commit } }, `Land ${safe(issue)} at ${short(commit)}?`);
@@ -304,8 +363,11 @@
     }, (card, row) => {
       card.shown = row;
       set(card.querySelector("pre"), inLines(row.diffstat || "no figures of its changes"));
+      const said = card.querySelector(".said");
+      set(said, inLines(row.message));
+      said.hidden = !row.message;
       const by = row.agent ? ` by ${safe(row.agent)}` : "";
-      set(card.querySelector(".dim"), `${safe(row.branch)} at ${short(row.commit)}${by}, ${row.verified ? "verified" : "not verified"}`);
+      set(card.querySelector(".dim"), `${safe(row.branch)} at ${short(row.commit)}${by}, ${row.gate ? safe(row.gate.text) : row.verified ? "verified" : "not verified"}`);
     });
   };
   const short = (commit) => safe(commit).slice(0, 12);
@@ -316,17 +378,20 @@
     keyed(byId("workers"), shot.workers, (worker) => worker.worker_id, (worker) => {
       const row = el("button", "row", foreign(worker.worker_id, "span", "who"), el("span", "what"), el("span", "clock"), el("span", "does"));
       row.type = "button";
-      row.addEventListener("click", () => read(chosen === worker.worker_id ? null : worker.worker_id));
+      row.addEventListener("click", () => {
+        const now = shot.workers.find((each) => each.worker_id === worker.worker_id);
+        read(open?.worker === worker.worker_id ? null : now && pinWorker(now), row);
+      });
       return el("li", "", row);
     }, drawWorker);
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
-    set(byId("workers-note"), shot.workers.length ? `${count(busy)} of ${count(shot.workers.length)} at work; choose one to read its log` : "none yet");
+    set(byId("workers-note"), shot.workers.length ? `${count(busy)} of ${count(shot.workers.length)} at work; choose one to open its attempt` : "none yet");
   };
 
   const drawWorker = (item, worker) => {
     const row = item.firstElementChild;
     const [, what, time, does] = row.children;
-    row.setAttribute("aria-pressed", String(chosen === worker.worker_id));
+    row.setAttribute("aria-pressed", String(open !== null && open.worker === worker.worker_id && open.issue === worker.issue_id));
     setClass(item, worker.issue_id === null ? "idle" : "busy");
     const paused = worker.paused !== null && worker.paused !== undefined;
     const state = paused ? "paused" : worker.state;
@@ -366,11 +431,12 @@
       : end.retry_in_seconds ? `again in ${took(end.retry_in_seconds)}` : end.charged ? "" : "not charged";
     return [WORDS[outcomeOf(end)], after].filter(Boolean).join(", ") + (end.error ? `: ${end.error}` : "");
   };
+  const timeOf = (at) => new Date(1000 * at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   const drawEnded = () => {
     const key = (end) => `${end.at} ${end.issue_id} ${end.attempt}`;
     keyed(byId("ended"), [...shot.outcomes].reverse(), key, (end) => el("li", "", swatch(outcomeOf(end)),
-      el("span", "what", foreign(end.issue_id, "code"), " ", foreign(end.title)),
-      el("span", "clock", `${end.worker_id}, ${took(end.seconds)}`), foreign(became(end), "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
+      opener(() => pinEnd(end), el("span", "what", foreign(end.issue_id, "code"), " ", foreign(end.title))),
+      el("span", "clock", `${timeOf(end.at)}, ${safe(end.worker_id)}, ${took(end.seconds)}`), foreign(became(end), "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
     if (!shot.outcomes.length) keyed(byId("ended"), [0], String, () => el("li", "none", el("span"), el("span", "", "nothing has ended yet")));
   };
 
@@ -385,29 +451,50 @@
     const lined = landing.waiting_to_land.slice(0, 50);
     keyed(byId("waiting"), lined.length ? lined : [null], (row) => row?.issue_id ?? "", (row) => row === null
       ? el("li", "none", "nothing waits to land")
-      : el("li", "", foreign(row.issue_id, "code"), " ", foreign(row.title), el("span", "try")), (item, row) => {
+      : el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title)), el("span", "try")), (item, row) => {
       const lane = row && lanes.get(row.issue_id);
       if (row) set(item.lastElementChild, lane ? ` in the gate for ${running(lane.seconds + age())}` : "");
     });
     const ends = [...landing.last].reverse();
     keyed(byId("landed"), ends.length ? ends : [null], (row) => (row ? `${row.at} ${row.issue_id}` : ""), (row) => row === null
       ? el("li", "none", "nothing has landed yet")
-      : el("li", "", swatch(row.verdict === "landed" ? "success" : "error"), foreign(row.issue_id, "code"), " ",
-        row.verdict === "landed" ? foreign(row.title) : foreign(`${row.verdict}: ${row.error}`, "span", "bad")));
+      : el("li", "", swatch(row.verdict === "landed" ? "success" : "error"), opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ",
+        row.verdict === "landed" ? foreign(row.title) : foreign(`${row.verdict}: ${row.error}`, "span", "bad"))));
   };
 
+  // By cause: fifty issues that fail alike are one thing to look at.
   const drawQuarantined = () => {
-    const rows = shot.quarantined;
-    byId("quarantined").hidden = !rows.length;
+    const rows = new Map(shot.quarantined.map((row) => [row.issue_id, row]));
+    const causes = shot.causes ?? [{ text: "", issue_ids: [...rows.keys()] }];
+    byId("quarantined").hidden = !rows.size;
     const on = hello.control && isLive();
-    byId("retry-all").hidden = !on || rows.length < 2;
-    set(byId("quarantined-note"), `${count(shot.queue.quarantined)} out of the backlog until somebody asks for another try`);
-    keyed(byId("aside"), rows.slice(0, 100), (row) => `${row.issue_id}\0${row.attempts}\0${row.error}`, (row) => {
-      const again = el("button", "again", "Try again");
-      again.addEventListener("click", () => ask("bw.retry", { issue_ids: [row.issue_id] }, `Try ${safe(row.issue_id)} again?`));
-      return el("li", "", foreign(row.issue_id, "code"), el("span", "dim", row.attempts ? ` after ${counted(row.attempts, "attempt")}` : " not landed"), again, foreign(row.error || "no error was recorded", "pre"));
-    }, (row) => { row.querySelector("button").hidden = !on; });
+    byId("retry-all").hidden = !on || rows.size < 2;
+    const all = shot.queue.quarantined;
+    set(byId("quarantined-note"), `${count(all)} out of the backlog until somebody asks for another try${all > rows.size ? `; the first ${count(rows.size)} are shown` : ""}`);
+    keyed(byId("aside"), causes, (cause) => cause.text, (cause) => {
+      const againAll = el("button", "again-all", "Try these again");
+      const list = el("ul");
+      const card = el("li", "", el("p", "", el("b"), " ", foreign(cause.text || "no error was recorded", "span", "bad"), againAll), el("details", "", el("summary"), list));
+      againAll.addEventListener("click", () => askAgain(card.shown.issue_ids));
+      return card;
+    }, (card, cause) => {
+      card.shown = cause;
+      const [head, folded] = card.children;
+      set(head.firstElementChild, cause.issue_ids.length > 1 ? `${count(cause.issue_ids.length)} ×` : "");
+      head.querySelector("button").hidden = !on || cause.issue_ids.length < 2;
+      set(folded.firstElementChild, counted(cause.issue_ids.length, "issue"));
+      folded.firstElementChild.hidden = cause.issue_ids.length === 1;
+      if (folded.drawn === undefined) folded.open = folded.drawn = causes.length < 9 && cause.issue_ids.length < 9;
+      const shown = cause.issue_ids.map((id) => rows.get(id)).filter(Boolean);
+      keyed(folded.lastElementChild, shown, (row) => `${row.issue_id}\0${row.attempts}\0${row.error}`, (row) => {
+        const again = el("button", "again", "Try again");
+        again.addEventListener("click", () => tell("bw.retry", { issue_ids: [row.issue_id] }));
+        return el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title ?? "")), el("span", "dim", row.attempts ? ` after ${counted(row.attempts, "attempt")}` : " not landed"), again,
+          row.error && row.error !== cause.text ? foreign(row.error, "pre") : null);
+      }, (item) => { item.querySelector(".again").hidden = !on; });
+    });
   };
+  const askAgain = (ids) => ask("bw.retry", { issue_ids: ids }, `Try ${counted(ids.length, "quarantined issue")} again?`);
 
   const drawMoney = () => {
     const { money, accounts } = shot;
@@ -473,10 +560,12 @@
     const places = Math.max(2, Math.min(10, byId("timeline").clientWidth / 110));
     const step = STEPS.find((each) => (to - from) / each <= places) || 86400;
     const ticks = [];
-    for (let at = Math.ceil(from / step) * step; at <= to; at += step) {
+    // At whole minutes and hours of the clock on the wall, not of the run.
+    const zero = beganAt === null ? 0 : (beganAt / 1000 - 60 * new Date(beganAt).getTimezoneOffset()) % step;
+    for (let at = Math.ceil((from + zero) / step) * step - zero; at <= to; at += step) {
       const x = `${share(at)}%`;
       const edge = share(at) < 3 ? "at-start" : share(at) > 97 ? "at-end" : "";
-      ticks.push(svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: AXIS - 4, y2: bottom }), svg("text", { x, y: AXIS - 9, class: edge }, clock(at))));
+      ticks.push(svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: AXIS - 4, y2: bottom }), svg("text", { x, y: AXIS - 9, class: edge }, wall(at, step < 60))));
     }
     plot.bars = svg("g", {});
     plot.now = svg("line", { class: "now", y1: AXIS - 4, y2: bottom });
@@ -540,54 +629,45 @@
   const describe = (rect) => {
     const attempt = rect && known.get(rect);
     if (!attempt) {
-      byId("detail").replaceChildren("Point at a bar, or tap it.");
+      byId("detail").replaceChildren("Point at a bar, or tap it; by keyboard, the arrows choose one.");
       return;
     }
     const [worker, issue, title, number, began, ended, outcome] = attempt;
-    byId("detail").replaceChildren(foreign(issue, "code"), " ", foreign(title), ` · attempt ${number} on ${safe(worker)}, ${WORDS[outcome]}, began ${clock(began)}, ${took(ended - began)}`);
+    byId("detail").replaceChildren(foreign(issue, "code"), " ", foreign(title), ` · attempt ${number} on ${safe(worker)}, ${WORDS[outcome]}, began ${wall(began)}, ${took(ended - began)} `,
+      opener(() => pinBar(attempt), "Open"));
   };
   const barAt = (event) => event.target.closest?.("rect.bar") ?? null;
-  byId("timeline").addEventListener("pointerover", (event) => { if (barAt(event)) describe(barAt(event)); });
-  byId("timeline").addEventListener("pointerleave", () => describe(picked));
-  byId("timeline").addEventListener("click", (event) => {
+  const pick = (rect) => {
     picked?.classList.remove("picked");
-    picked = barAt(event) === picked ? null : barAt(event);
+    picked = rect;
     picked?.classList.add("picked");
     describe(picked);
+  };
+  byId("timeline").addEventListener("pointerover", (event) => { if (barAt(event)) describe(barAt(event)); });
+  byId("timeline").addEventListener("pointerleave", () => { if (picked) describe(picked); });
+  byId("timeline").addEventListener("click", (event) => { if (barAt(event)) pick(barAt(event)); });
+  // Left and right: along a worker's row. Up and down: to the bar of another worker at that time.
+  const beside = (key) => {
+    const bars = [...plot.bars.children].map((rect) => [rect, known.get(rect)]);
+    if (!picked || !bars.length) return bars.at(-1)?.[0] ?? null;
+    const [worker, , , , began] = known.get(picked);
+    const nearest = (found, away) => found.reduce((best, each) => (best === null || away(each) < away(best) ? each : best), null)?.[0] ?? picked;
+    if (key === "ArrowLeft") return nearest(bars.filter(([, one]) => one[0] === worker && one[4] < began), ([, one]) => began - one[4]);
+    if (key === "ArrowRight") return nearest(bars.filter(([, one]) => one[0] === worker && one[4] > began), ([, one]) => one[4] - began);
+    const by = key === "ArrowUp" ? -1 : 1;
+    for (let at = plot.names.indexOf(worker) + by; at >= 0 && at < plot.names.length; at += by) {
+      const row = bars.filter(([, one]) => one[0] === plot.names[at]);
+      if (row.length) return nearest(row, ([, one]) => Math.abs(one[4] - began));
+    }
+    return picked;
+  };
+  byId("timeline").addEventListener("keydown", (event) => {
+    if (/^Arrow/.test(event.key)) { event.preventDefault(); pick(beside(event.key)); picked?.scrollIntoView({ block: "nearest", inline: "nearest" }); }
+    if (event.key === "Enter" && picked) read(pinBar(known.get(picked)), byId("timeline"));
   });
   for (const choice of document.querySelectorAll("[name=span]")) choice.addEventListener("change", () => draw());
 
-  // --- logs ------------------------------------------------------------------------------------
-  const read = (worker) => {
-    chosen = worker;
-    byId("log").hidden = worker === null;
-    document.body.classList.toggle("reading", worker !== null);
-    set(byId("log-title"), worker === null ? "" : `${safe(worker)}: reading`);
-    set(byId("lines"), "");
-    draw();
-    if (worker !== null) tail(worker);
-  };
-  const tail = async (worker) => {
-    let told = null;
-    if (isThere(worker)) try {
-      const answer = await fetch(`log?worker=${encodeURIComponent(worker)}`, { cache: "no-store" });
-      if (answer.ok) told = await answer.json();
-    } catch { /* The server is away: what is shown stays, and the banner says it. */ }
-    if (chosen !== worker) return;
-    if (!isThere(worker)) set(byId("log-title"), `${safe(worker)} has left; the last that was read of it`);
-    else if (told) {
-      const lines = byId("lines");
-      const atEnd = lines.scrollHeight - lines.scrollTop - lines.clientHeight < 30;
-      set(byId("log-title"), safe(told.title));
-      set(lines, told.lines.map(safe).join("\n"));
-      if (atEnd) lines.scrollTop = lines.scrollHeight;
-    }
-    setTimeout(() => { if (chosen === worker) tail(worker); }, 1000);
-  };
-  const isThere = (id) => shot?.workers.some((worker) => worker.worker_id === id) ?? false;
-  const chosenIssue = () => shot?.workers.find((worker) => worker.worker_id === chosen)?.issue_id ?? null;
-  byId("close").addEventListener("click", () => read(null));
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape" && chosen !== null && !byId("question").open) read(null); });
+  // {web_attempt.js}
 
   // --- control ---------------------------------------------------------------------------------
   let wish = null; // what a yes stands for
@@ -617,21 +697,13 @@
     clearTimeout(line.until);
     line.until = setTimeout(() => { line.hidden = true; }, 8000);
   };
-  byId("pause").addEventListener("click", () => shot.state === "paused"
-    ? ask("bw.resume", {}, "Resume? New work is handed out again.")
-    : shot.state === "waiting" ? ask("bw.resume", {}, "Begin now? Work is handed out at once.")
-    : ask("bw.pause", {}, "Pause? Nothing new is handed out; what runs goes on."));
-  byId("more").addEventListener("click", () => ask("bw.scale", { workers: own() + 1 }, `Have ${counted(own() + 1, "worker")} instead of ${own()}?`));
-  byId("fewer").addEventListener("click", () => ask("bw.scale", { workers: Math.max(0, own() - 1) }, `Have ${counted(Math.max(0, own() - 1), "worker")} instead of ${own()}? A busy one finishes its task first.`));
+  // One question for what cannot be undone, and none for what can.
+  byId("pause").addEventListener("click", () => tell(["paused", "waiting"].includes(shot.state) ? "bw.resume" : "bw.pause", {}));
+  byId("more").addEventListener("click", () => tell("bw.scale", { workers: 1, relative: true }));
+  byId("fewer").addEventListener("click", () => tell("bw.scale", { workers: -1, relative: true }));
+  byId("drain").addEventListener("click", () => ask("bw.stop", { drain: true }, `Stop the fleet once ${counted(shot.queue.running, "running task")} ${shot.queue.running === 1 ? "has" : "have"} ended? Nothing new begins.`));
   byId("stop").addEventListener("click", () => ask("bw.stop", {}, `Stop the fleet? ${counted(shot.queue.running, "running task")} will be ended and requeued.`));
-  byId("release").addEventListener("click", () => {
-    const issue = chosenIssue();
-    if (issue !== null) ask("bw.release", { issue_ids: [issue] }, `Take ${safe(issue)} away from ${safe(chosen)}? Its task is ended, and the issue is on hold until it is retried.`);
-  });
-  byId("retry-all").addEventListener("click", () => {
-    const ids = shot.quarantined.map((row) => row.issue_id);
-    ask("bw.retry", { issue_ids: ids }, `Try ${counted(ids.length, "quarantined issue")} again?`);
-  });
+  byId("retry-all").addEventListener("click", () => askAgain(shot.quarantined.map((row) => row.issue_id)));
 
   // --- drawing ---------------------------------------------------------------------------------
   const SECTIONS = [drawTiles, drawIssues, drawNeeds, drawQuestions, drawApprovals, drawTimeline, drawWorkers, drawEnded, drawLanding, drawQuarantined, drawMoney, drawNotes];
@@ -639,7 +711,7 @@
     drawHead();
     document.body.classList.toggle("empty", !shot);
     if (shot) for (const section of SECTIONS) section();
-    byId("release").hidden = !hello.control || !isLive() || chosenIssue() === null;
+    drawPanel();
   };
   let due = false;
   const soon = () => {
@@ -660,6 +732,46 @@
     }
   };
 
+  // Whether somebody reads the end of a run: its server then goes on for a while only.
+  let seenOf = "";
+  const seen = () => {
+    if (!connected || !shot || !["ended", "lost"].includes(fleet.state) || seenOf === shot.run_id) return;
+    seenOf = shot.run_id;
+    fetch("seen", { cache: "no-store" }).catch(() => { seenOf = ""; });
+  };
+  for (const each of ["pointerdown", "pointermove", "keydown", "wheel", "scroll"]) addEventListener(each, seen, { passive: true });
+
+  // --- snapshots -------------------------------------------------------------------------------
+  // A change, as ui/web_deltas.py makes it: [0, value], [1, op, ...] for a list, or an object of changes.
+  let sent = null;
+  const patched = (old, change) => {
+    if (Array.isArray(change)) return change[0] ? change.slice(1).flatMap((op) => moved(old, op)) : change[1];
+    const now = { ...old };
+    for (const [key, each] of Object.entries(change)) {
+      if (each === 0) delete now[key];
+      else now[key] = patched(old[key], each);
+    }
+    return now;
+  };
+  const moved = (old, [at, how]) => {
+    if (how === undefined) return [at]; // A new item.
+    return typeof how === "number" ? old.slice(at, at + how) : [patched(old[at], how)];
+  };
+  // Moments of the run become durations again, as in "status --json".
+  const timed = (value, now) => {
+    if (Array.isArray(value)) return value.map((each) => timed(each, now));
+    if (value === null || typeof value !== "object") return value;
+    if (value.run_since !== undefined) return now - value.run_since;
+    if (value.run_until !== undefined) return value.run_until - now;
+    return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, timed(each, now)]));
+  };
+  const TIMED = ["workers", "landing", "accounts", "queue", "hours"];
+  const take = (told) => {
+    shot = { ...told };
+    for (const key of TIMED) if (told[key]) shot[key] = timed(told[key], told.uptime_seconds);
+    shotAt = performance.now();
+  };
+
   // --- the stream ------------------------------------------------------------------------------
   // A page that nobody sees has no stream: a browser gives one site only six connections.
   let stream = null, again = 0;
@@ -671,8 +783,10 @@
     stream.onerror = () => { leave(); again = setTimeout(resume, 300); };
     heard("hello", (told) => { hello = told; });
     heard("fleet", (told) => { fleet = told; });
-    heard("snapshot", (told) => { shot = told; shotAt = performance.now(); });
+    heard("snapshot", (told) => { sent = told; take(sent); });
+    heard("change", (told) => { sent = patched(sent, told); take(sent); });
     heard("attempts", add);
+    heard("clock", (told) => { beganAt = 1000 * told.began_at; plot = null; });
   };
   const leave = () => {
     clearTimeout(again);
@@ -706,9 +820,11 @@
     }
   };
   document.addEventListener("visibilitychange", () => {
+    askIssues();
     leave();
     if (!document.hidden) resume();
   });
   describe(null);
+  offerNotices();
   connect();
 })();

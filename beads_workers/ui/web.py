@@ -32,7 +32,9 @@ import socketserver
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -52,8 +54,15 @@ HEAD_SECONDS = 10.0
 WRITE_SECONDS = 10.0
 """Time to send one event; a viewer that has not read the earlier ones by then is dropped."""
 
-SEND_BYTES = 1 << 18
-"""Kernel buffer for a viewer that does not read: some frames of a hundred workers."""
+SEND_BYTES = 1 << 16
+"""Kernel buffer for a viewer that does not read: some seconds of a hundred workers. What lies there
+is in the way of an answer, if the line is slow."""
+
+COMPRESS_BYTES_MIN = 500
+"""Minimum size of an answer that is compressed."""
+
+GZIP = 31
+"""``wbits`` of ``zlib`` for a whole window, and the frame of gzip."""
 
 CONNECTIONS_MAX = 64
 BODY_BYTES_MAX = 1 << 16
@@ -64,7 +73,7 @@ RESUME = "/resume"
 CONTROLS = {
     "bw.pause": ("worker_ids",),
     "bw.resume": ("worker_ids",),
-    "bw.scale": ("workers",),
+    "bw.scale": ("workers", "relative"),
     "bw.stop": ("drain",),
     "bw.retry": ("issue_ids",),
     "bw.release": ("issue_ids",),
@@ -74,8 +83,23 @@ CONTROLS = {
 }
 """Requests that the page may send, and the fields of each. The fleet checks their values."""
 
-ReadLog = Callable[[str], Message | None]
-"""Worker id -> ``{"title", "lines"}`` of its log; None if there is no such worker."""
+ASKED = frozenset(
+    {"attempt", "brief", "diff", "download", "issues", "log", "nights", "report", "why"}
+)
+"""Paths of the page that are answered by ``Ask``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """An answer that is no JSON. ``kind``: its content type; ``headers``: more headers."""
+
+    kind: str
+    data: bytes
+    headers: dict[str, str]
+
+
+Ask = Callable[[str, dict[str, str]], Message | Body | None]
+"""(one of ``ASKED``, its query) -> the answer; None if there is no such thing."""
 
 MayControl = Callable[[tuple[str, int], int], bool]
 """(address of the viewer, our port) -> whether requests from there are a person's."""
@@ -86,24 +110,29 @@ Control = Callable[[str, Message], Message]
 # --- page ----------------------------------------------------------------------------------------
 
 
+def script() -> str:
+    """Return the script of the page, which is kept in two files."""
+    return read_own("web.js").replace("  // {web_attempt.js}\n", read_own("web_attempt.js"))
+
+
 def page(key: str, port: int) -> tuple[bytes, str]:
     """Return the page in one file, and its policy.
 
     Style and patterns are those of the report. With ``key``, the page can verify the next server at
     this ``port``.
     """
-    style, script = read_own("report.css") + read_own("web.css"), read_own("web.js")
+    style, code = read_own("report.css") + read_own("web.css"), script()
     parts = {
         "icon": ICON,
         "key": key,
         "port": str(port),
         "style": style,
-        "script": script,
+        "script": code,
         "patterns": tostring(report_patterns(), encoding="unicode", method="html"),
     }
     text = re.sub(r"\{(\w+)\}", lambda match: parts[match[1]], read_own("web.html"))
     policy = (
-        f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)};"
+        f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(code)};"
         " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none';"
         " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
@@ -156,7 +185,7 @@ class WebServer(ThreadingHTTPServer):
         key: str,
         shown: Shown,
         *,
-        read_log: ReadLog,
+        ask: Ask,
         control: Control | None,
         may_control: MayControl = lambda viewer, port: True,
         head_seconds: float = HEAD_SECONDS,
@@ -165,7 +194,7 @@ class WebServer(ThreadingHTTPServer):
         """Bind the port; 0: any free one. ``key``: see ``web_resumption``."""
         self.token, self.shown = token, shown
         self.head_seconds, self.write_seconds = head_seconds, write_seconds
-        self.read_log, self.control, self._may_control = read_log, control, may_control
+        self.ask, self.control, self._may_control = ask, control, may_control
         self._due: dict[object, float | None] = {}
         """Connection -> deadline of its request; None once the request is there."""
         self._lock = threading.Lock()
@@ -240,6 +269,11 @@ class WebServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+SAME = ("same-origin",)
+_OURS = {"report": ("same-origin", "none")}
+"""Who may ask for a path, if not only the page: a report is a tab that a person can load again."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     """A connection with one request (HTTP/1.0)."""
 
@@ -251,7 +285,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def do_GET(self) -> None:
-        """Answer with the page, its stream of events, or the log of a worker."""
+        """Answer with the page, its stream of events, or what it asks for."""
         where = self._judged()
         if where is None:
             return
@@ -263,18 +297,26 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "":
             security = {"Content-Security-Policy": self.server.policy}
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page, security)
-        elif self.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+        elif self.headers.get("Sec-Fetch-Site", "same-origin") not in _OURS.get(path, SAME):
             self._refuse(HTTPStatus.FORBIDDEN)
         elif path == "events":
             self._stream()
-        elif path == "log":
-            found = self.server.read_log(query.get("worker", [""])[0])
-            if found is None:
-                self._refuse(HTTPStatus.NOT_FOUND)
-            else:
-                self._json(found)
+        elif path == "seen":
+            self.server.shown.end_was_read = True
+            self._json({})
+        elif path in ASKED:
+            self._give(self.server.ask(path, {name: each[0] for name, each in query.items()}))
         else:
             self._refuse(HTTPStatus.NOT_FOUND)
+
+    def _give(self, found: Message | Body | None) -> None:
+        match found:
+            case None:
+                self._refuse(HTTPStatus.NOT_FOUND)
+            case Body(kind, data, headers):
+                self._answer(HTTPStatus.OK, kind, data, headers)
+            case _:
+                self._json(found)
 
     def do_POST(self) -> None:
         """Carry out a control request if the server allows control."""
@@ -345,9 +387,16 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.connection.settimeout(self.server.write_seconds)
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
-            self._head(HTTPStatus.OK, "text/event-stream", {})
+            if not self._takes_gzip():
+                self._head(HTTPStatus.OK, "text/event-stream", {})
+                for events in self.server.shown.follow():
+                    self.wfile.write(events)
+                return
+            self._head(HTTPStatus.OK, "text/event-stream", {"Content-Encoding": "gzip"})
+            stream = zlib.compressobj(wbits=GZIP)
             for events in self.server.shown.follow():
-                self.wfile.write(events)
+                # Flushed, so that the viewer can read each event as it comes.
+                self.wfile.write(stream.compress(events) + stream.flush(zlib.Z_SYNC_FLUSH))
         except OSError:
             pass  # The viewer has left, or does not read.
         finally:
@@ -361,8 +410,16 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, "text/plain; charset=utf-8", text, {})
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str]) -> None:
+        headers = headers | {"Vary": "Accept-Encoding"}
+        if len(body) >= COMPRESS_BYTES_MIN and self._takes_gzip():
+            body = zlib.compress(body, wbits=GZIP)
+            headers |= {"Content-Encoding": "gzip"}
         self._head(status, kind, headers | {"Content-Length": str(len(body))})
         self.wfile.write(body)
+
+    def _takes_gzip(self) -> bool:
+        accepted = self.headers.get("Accept-Encoding", "").replace(" ", "").lower().split(",")
+        return "gzip" in accepted
 
     def _head(self, status: HTTPStatus, kind: str, headers: dict[str, str]) -> None:
         self.send_response(status)

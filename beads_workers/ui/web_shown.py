@@ -1,7 +1,8 @@
 """The data for viewers of the live page: the newest of each topic, and all ended attempts.
 
 One thread writes (``say``, ``begin``, ``add``), and each viewer has a thread that follows. A slow
-viewer misses what was replaced meanwhile: nothing is queued.
+viewer misses what was replaced meanwhile: nothing is queued. A snapshot is sent whole only once;
+after that a viewer gets what has changed since its last one (``web_deltas``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.history import CUT_OFF
 from beads_workers.core.issues import Issues
 from beads_workers.core.journal import Entry
+from beads_workers.ui.web_deltas import Snapshots, delta
 
 Message = dict[str, Any]
 
@@ -26,6 +28,9 @@ VIEWERS_MAX = 32
 
 ATTEMPTS_MAX = 3000
 """Maximum number of newest attempts in the timeline: more than a screen has columns."""
+
+FEW_ATTEMPTS = 100
+"""Number of attempts that are sent together with the rest."""
 
 TITLE_CHARS_MAX = 80
 
@@ -38,7 +43,8 @@ EndedAttempt = tuple[str, str, str, int, float, float, str]
 
 def frame(event: str, data: Any) -> bytes:
     """Return one event of a stream of server-sent events; JSON has no line ends."""
-    return f"event: {event}\ndata: {json.dumps(data)}\n\n".encode("ascii")
+    text = json.dumps(data, separators=(",", ":"))
+    return f"event: {event}\ndata: {text}\n\n".encode("ascii")
 
 
 def ended_attempts(issues: Issues, entries: Iterable[Entry]) -> Iterator[EndedAttempt]:
@@ -65,8 +71,13 @@ class Shown:
 
     def __init__(self) -> None:
         self.snapshot: Message | None = None
+        self.end_was_read = False
+        """Whether a person has touched the page since the run here has ended."""
         self._changed = threading.Condition()
         self._version = 0
+        self._snapshots = Snapshots()
+        self._change: tuple[Message, Message, bytes] | None = None
+        """The last change that was worked out: from which snapshot, to which, and its event."""
         self._topics: dict[str, tuple[int, bytes]] = {}
         """Topic -> the version of its last change, and its event."""
         self._run = 0
@@ -79,19 +90,35 @@ class Shown:
 
     def say(self, topic: str, value: Any) -> None:
         """Replace the value of a topic."""
-        event = frame(topic, value)
+        event = b"" if topic == "snapshot" else frame(topic, value)
         with self._changed:
             if topic == "snapshot":
+                if self.snapshot == value:
+                    return
                 self.snapshot = value
-            if (before := self._topics.get(topic)) is not None and before[1] == event:
-                return
+                self._snapshots.add(value)
+            else:
+                if (before := self._topics.get(topic)) is not None and before[1] == event:
+                    return
+                self._topics[topic] = self._version + 1, event
             self._version += 1
-            self._topics[topic] = self._version, event
             self._changed.notify_all()
 
-    def begin(self) -> None:
-        """Begin another run: its attempts follow."""
+    def say_once(self, topic: str, value: Any) -> None:
+        """Say the first value of a topic in this run; later ones are not said."""
+        if topic not in self._topics:
+            self.say(topic, value)
+
+    def forget(self) -> None:
+        """Forget the fleet: a viewer who comes now is told what is new, and nothing before it."""
         with self._changed:
+            self._topics.pop("fleet", None)
+            self.snapshot = self._snapshots.newest = None
+
+    def begin(self) -> None:
+        """Begin another run: its attempts follow, and what is said once is said anew."""
+        with self._changed:
+            self._topics.pop("clock", None)
             self._run += 1
             self._added = 0
             self._rows.clear()
@@ -135,6 +162,7 @@ class Shown:
         """Yield events for a viewer, without end: first all that is known, then what is new."""
         yield b"retry: 1000\n\n"
         seen, run, rows = 0, -1, 0
+        known: Message | None = None
         while True:
             with self._changed:
                 until = time.monotonic() + BEAT_SECONDS
@@ -143,10 +171,27 @@ class Shown:
                         break
                 events = [event for at, event in self._topics.values() if at > seen]
                 attempts = self._attempts(run, rows)
+                newest = self._snapshots.newest
                 seen, run, rows = self._version, self._run, self._added
+            if newest is not None and newest is not known:
+                events.append(self._event(known, newest))
+                known = newest
             if attempts is not None:
-                events.insert(0, frame("attempts", attempts))
+                if events and len(attempts["rows"]) > FEW_ATTEMPTS:
+                    yield b"".join(events)  # A viewer can read it before the rest comes.
+                    events = []
+                events.append(frame("attempts", attempts))
             yield b"".join(events) or b": still here\n\n"
+
+    def _event(self, known: Message | None, newest: Message) -> bytes:
+        """Return the event that leads a viewer from the snapshot that it knows to the newest."""
+        if known is None:
+            return frame("snapshot", newest)
+        last = self._change
+        if last is None or last[0] is not known or last[1] is not newest:
+            # Viewers that keep up ask for the same, one after the other.
+            self._change = last = known, newest, frame("change", delta(known, newest) or {})
+        return last[2]
 
     def _attempts(self, run: int, rows: int) -> Message | None:
         """Return the attempts for a viewer that knows ``rows`` of ``run``; None if it has all."""

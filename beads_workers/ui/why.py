@@ -70,7 +70,7 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     if seen is not None and seen.status == "open":
         # A person has opened the issue again, which gives it new attempts.
         marks = [m for m in marks if m.cause not in (Cause.QUARANTINED, Cause.ASKED)]
-    own = [m for m in marks if m.cause in (Cause.QUARANTINED, Cause.ASKED, Cause.ON_HOLD)]
+    own = [m for m in marks if m.cause is not Cause.COOLING]
     found = [*own]
     if seen is not None:
         found += _by_the_tracker(seen, picture, marked=bool(own))
@@ -339,6 +339,7 @@ GROUPS = {
     Cause.WAITING_TO_LAND: FATE_WORDS["waiting_to_land"],
     Cause.SETTLING: "being requeued",
     Cause.ON_HOLD: "released by a person",
+    Cause.OCCUPIED: "waiting until you leave its worktree",
     Cause.QUARANTINED: "quarantined",
     Cause.ASKED: "waiting for an answer",
     Cause.AWAITS_APPROVAL: "done, and awaiting approval",

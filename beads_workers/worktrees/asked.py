@@ -14,7 +14,8 @@ class Preparation:
     """Order of a worker for a worktree; the worker reads the answer from ``place_file``.
 
     ``continues``: the attempt goes on with the work of the one before, in the same worktree, if
-    that is still there. ``lands``: its branch is to land.
+    that is still there; ``may_continue``: a further attempt may do so with this one's. ``lands``:
+    its branch is to land.
     """
 
     worktrees: Worktrees
@@ -24,6 +25,7 @@ class Preparation:
     run_id: str
     place_file: str
     continues: bool = False
+    may_continue: bool = False
     lands: bool = False
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from threading import Timer
 
 from beads_workers.core.text import printable
@@ -34,10 +36,11 @@ def diff(folder: str, *words: str, bytes_max: int = DIFF_BYTES_MAX) -> tuple[lis
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                start_new_session=True,
             )
         except OSError as error:
             raise GitError(f"git: {error.strerror} ({error.filename})") from None
-        timer = Timer(seconds, process.kill)
+        timer = Timer(seconds, _kill, [process.pid])
         timer.start()
         try:
             assert process.stdout is not None, "it is a pipe"
@@ -45,7 +48,7 @@ def diff(folder: str, *words: str, bytes_max: int = DIFF_BYTES_MAX) -> tuple[lis
                 data = process.stdout.read(bytes_max + 1)
             cut = len(data) > bytes_max
             if cut:
-                process.kill()
+                _kill(process.pid)
             status = process.wait()
         finally:
             timer.cancel()
@@ -57,6 +60,12 @@ def diff(folder: str, *words: str, bytes_max: int = DIFF_BYTES_MAX) -> tuple[lis
     lines = os.fsdecode(data[:bytes_max]).split("\n")
     # The last line is empty, or cut in the middle.
     return [diff_line(line) for line in lines[:-1]], cut
+
+
+def _kill(leader: int) -> None:
+    """Kill git and its filters: these would hold the pipe open."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def diff_line(text: str) -> str:

@@ -7,14 +7,17 @@ import json
 import os
 import sys
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
+from beads_workers.core.model import OCCUPIED
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import making, pool, programs, removal
+from beads_workers.worktrees import making, pool, programs, removal, reuse
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
+from beads_workers.worktrees.turns import turn
 
 # Its output goes to the attempt's log, and the last line of a failure is the error that people see.
 # It fails for reasons that are not the issue's: the worker asks for a free retry. Source:
@@ -25,8 +28,16 @@ NAMES_MAX = 1000
 """Number of worktrees of one attempt after which something must be wrong."""
 
 
+class Occupied(Exception):
+    """A person stands in a worktree of the issue: nothing is touched; ``str()`` says who."""
+
+    def __init__(self, folder: str, who: str) -> None:
+        super().__init__(f"you stand in its worktree ({who})")
+        self.folder = folder
+
+
 def prepare(asked: Preparation) -> None:
-    """Make the worktree and name it in the place file; raises ``CannotPrepare``."""
+    """Make the worktree and name it in the place file; raises ``CannotPrepare``, ``Occupied``."""
     settings = asked.worktrees
     records = Records(Path(settings.state_directory))
     place_file = Path(asked.place_file)
@@ -34,9 +45,12 @@ def prepare(asked: Preparation) -> None:
     # From here on the worktree of this worker's last task is not in use.
     place_file.unlink(missing_ok=True)
     # Before that worktree is removed: a session is found again only in its own folder.
-    goes_on = asked.continues and _go_on(asked, records, place_file)
+    occupied = _occupied(asked.issue_id, records)
+    goes_on = not occupied and asked.continues and _go_on(asked, records, place_file)
     if last is not None and (record := records.find(last)) is not None:
-        removal.tidy(records, [record])
+        _leave(asked, records, record)
+    if occupied:
+        raise occupied
     if goes_on:
         return
     try:
@@ -47,29 +61,56 @@ def prepare(asked: Preparation) -> None:
             pool.wake(records)  # From now on others work.
 
 
+def _leave(asked: Preparation, records: Records, last: WorktreeRecord) -> None:
+    """Let go of the worktree of this worker's last task."""
+    if asked.worktrees.reuse:
+        try:
+            tip = reuse.tip_of(last)
+        except GitError:
+            return  # The end of the run looks again.
+        if records.over_at(last) or tip not in ("", last.base):
+            return  # It is used again, or its work lands first, or waits for somebody.
+        if not asked.may_continue:
+            # No further attempt goes on in it.
+            records.set_over(last, last.base)
+            return
+    removal.tidy(records, [last])
+
+
 def _make(asked: Preparation, records: Records, place_file: Path) -> None:
     settings = asked.worktrees
     try:
         base = making.base_of(settings)
-        taken = pool.take(settings, records, base) if settings.pool else None
+        freed = _freed(asked, records, base)
+        taken = pool.take(settings, records, base) if settings.pool and freed is None else None
         with making.alone(settings.common):
-            record, lock = _begin(asked, records, base, taken)
-            if taken is None:
+            record, lock = _begin(asked, records, base, freed or taken)
+            if freed is None and taken is None:
                 records.mark(record, making.add_worktree(settings, record), settings)
-            else:
+            elif taken is not None:
                 pool.hand_over(taken, records, record)
     except GitError as error:
         raise making.CannotPrepare(str(error)) from None
     try:
-        if taken is None:
-            _fill(settings, record)
-        if settings.setup is not None and (taken is None or taken.sets_up):
+        if freed is not None:
+            reuse.hand_over(freed, records, record)
+        elif taken is None:
+            with turn(record.common):
+                git(record.path, "reset", "--hard", "--quiet")
+        if taken is None and (freed is None or freed.kept is None):
+            _copy_files(settings, record)
+        is_set_up = freed.kept is not None if freed else taken is not None and not taken.sets_up
+        if settings.setup is not None and not is_set_up:
             _run_set_up(settings, record)
+        if settings.reuse:
+            reuse.note(settings, record, freed.kept if freed else None)
         if asked.lands:
             keep_refs(record.path)
         _write_place(settings, record, place_file)
         making.say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
         records.ready(record)
+    except GitError as error:
+        raise making.CannotPrepare(str(error)) from None
     finally:
         os.close(lock)
         # An unfinished worktree holds nobody's work; the log says what went wrong.
@@ -91,15 +132,19 @@ def keep_refs(folder: str) -> None:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
 
-def _fill(settings: Worktrees, record: WorktreeRecord) -> None:
+def _freed(asked: Preparation, records: Records, base: str) -> reuse.FreedWorktree | None:
+    if not asked.worktrees.reuse:
+        return None
+    reuse.settle(records)
+    return reuse.take(asked.worktrees, records, base, asked.run_id)
+
+
+def _copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
     folder = os.path.normpath(f"{record.path}/{settings.prefix}")
     try:
-        git(record.path, "reset", "--hard", "--quiet")
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - no Path here
-        for warning in making.copy_files(settings, record.path):
+        for warning in making.copy_files(settings, record.path) if settings.copy else ():
             making.say(f"warning: {warning}")
-    except GitError as error:
-        raise making.CannotPrepare(str(error)) from None
     except OSError as error:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
@@ -114,6 +159,17 @@ def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
         )
 
 
+def _occupied(issue_id: str, records: Records) -> Occupied | None:
+    """Return the first worktree of the issue in which a person stands."""
+    for record in records.of_issue(issue_id):
+        # Imported here: the first attempt of an issue has no worktree to look at.
+        from beads_workers.runtime.occupants import described, staying
+
+        if found := staying(record.path, records.state_directory):
+            return Occupied(record.path, described(found))
+    return None
+
+
 def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
     """Take over the newest worktree of the issue, if there is one.
 
@@ -121,7 +177,7 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
     one worker at a time. The record is locked until the place file names the worktree. Otherwise
     the last user would remove it.
     """
-    of_issue = [record for record in records.all() if record.issue_id == asked.issue_id]
+    of_issue = records.of_issue(asked.issue_id)
     for record in sorted(of_issue, key=records.written_at, reverse=True):
         lock = records.lock(record)
         if lock is None:
@@ -136,6 +192,7 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
                 os.close(held)
         finally:
             os.close(lock)
+        records.set_over(taken, None)
         unlock_worktree(taken.path)
         making.say(f"worktree {taken.path}, branch {taken.branch}: the work goes on")
         return True
@@ -149,7 +206,10 @@ def _write_place(settings: Worktrees, record: WorktreeRecord, place_file: Path) 
 
 
 def _begin(
-    asked: Preparation, records: Records, base: str, taken: pool.TakenWorktree | None
+    asked: Preparation,
+    records: Records,
+    base: str,
+    taken: pool.TakenWorktree | reuse.FreedWorktree | None,
 ) -> tuple[WorktreeRecord, int]:
     settings = asked.worktrees
     for number in range(1, NAMES_MAX):
@@ -168,7 +228,7 @@ def _begin(
             token=taken.record.token if taken else new_token(),
         )
         if taken is None:
-            record = replace(record, path=f"{settings.folder}/{record.name}")
+            record = replace(record, path=_new_path(settings, records, record.name))
         if (left := records.find(record.name)) is not None:
             if left.issue_id != record.issue_id or left.attempt != record.attempt:
                 continue
@@ -179,15 +239,28 @@ def _begin(
     raise making.CannotPrepare(f"attempt {asked.attempt} has left {NAMES_MAX} worktrees")
 
 
+def _new_path(settings: Worktrees, records: Records, name: str) -> str:
+    """Return the path of a new worktree. One that may be used again has no issue in its name."""
+    if not settings.reuse:
+        return f"{settings.folder}/{name}"
+    known = {record.path for record in records.all()}
+    paths = (f"{settings.folder}/w{number}" for number in count(1))
+    return next(path for path in paths if path not in known and not os.path.lexists(path))
+
+
 def _is_free(settings: Worktrees, record: WorktreeRecord) -> bool:
     ref = f"refs/heads/{record.branch}"
     return not git(settings.checkout, "for-each-ref", "--format=%(refname)", ref).strip()
 
 
 def main() -> int:
-    """Run the step: see the module text. Return 0, or 1 after printing why."""
+    """Run the step: see the module text. Return 0, or another status after printing why:
+    ``EX_TEMPFAIL``, and the folder before the reason, if a person stands there."""
     try:
         prepare(read_preparation(sys.stdin.read()))
+    except Occupied as error:
+        making.say(f"{OCCUPIED}{error.folder}\n{error}")
+        return os.EX_TEMPFAIL
     except making.CannotPrepare as error:
         making.say(str(error))
         return 1

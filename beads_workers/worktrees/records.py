@@ -5,6 +5,7 @@
                      worktree is made
       <name>.ready   exists once a task may run in the worktree
       <name>.ahead   state of a free worktree: it was made ahead, and no attempt has taken it
+      <name>.over    exists once nobody needs the worktree: the commit of its branch
 
 A worktree is ours only while its git directory holds the token of its record. Without this token,
 anything at the path of the worktree is a stranger's.
@@ -24,7 +25,7 @@ from pathlib import Path
 from beads_workers.core.model import value
 from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.settings import Worktrees
-from beads_workers.executors.files import place_file
+from beads_workers.executors.files import file_name, place_file
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.project import WORKTREE_MARK
 
@@ -82,9 +83,16 @@ class Records:
         taken = {record.token for record in found if record.issue_id}
         return [record for record in found if record.issue_id or record.token not in taken]
 
+    def of_issue(self, issue_id: str) -> list[WorktreeRecord]:
+        """Return the records of this issue's worktrees; reads no others."""
+        names = (path.stem for path in self.folder.glob(f"{file_name(issue_id)}.*.json"))
+        found = (self.find(name) for name in sorted(names))
+        return [each for each in found if each is not None and each.issue_id == issue_id]
+
     def made_ahead(self) -> list[WorktreeRecord]:
         """Return the records of worktrees made ahead that no attempt has taken."""
-        return [record for record in self.all() if not record.issue_id]
+        over = set(self.over())
+        return [each for each in self.all() if not each.issue_id and each.name not in over]
 
     def forget_taken(self) -> None:
         """Remove what killed processes left: half-written records, and the first record of each
@@ -169,6 +177,39 @@ class Records:
         """Return whether a task may have run in the worktree."""
         return (self.folder / f"{record.name}.ready").exists()
 
+    def unready(self, record: WorktreeRecord) -> None:
+        """Record that the contents of the worktree are no work; the caller has looked."""
+        (self.folder / f"{record.name}.ready").unlink(missing_ok=True)
+
+    def unfinished(self) -> list[WorktreeRecord]:
+        """Return the records of worktrees that nobody makes, and that neither are ready nor wait
+        for an attempt: their makers were killed. Only these records are read."""
+        there = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else set()
+        named = (name.removesuffix(".json") for name in there if name.endswith(".json"))
+        left = [n for n in named if not there & {f"{n}.ready", f"{n}.ahead", f"{n}.over"}]
+        found = [record for name in sorted(left) if (record := self.find(name)) is not None]
+        return [record for record in found if not self.is_locked(record)]
+
+    def set_over(self, record: WorktreeRecord, tip: str | None) -> None:
+        """Record that nobody needs the worktree as long as its branch is at ``tip``; None: somebody
+        does."""
+        file = self.folder / f"{record.name}.over"
+        if tip is None:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_text(tip)
+
+    def over(self) -> list[str]:
+        """Return the names of the records of worktrees that nobody needs."""
+        return [path.stem for path in sorted(self.folder.glob("*.over"))]
+
+    def over_at(self, record: WorktreeRecord) -> str:
+        """Return the commit that ``set_over`` stored; "" for none."""
+        try:
+            return (self.folder / f"{record.name}.over").read_text()
+        except OSError:
+            return ""
+
     def set_ahead(self, record: WorktreeRecord, state: str | None) -> None:
         """Store the state of a finished worktree that waits for an attempt.
 
@@ -210,7 +251,7 @@ class Records:
 
     def forget(self, record: WorktreeRecord) -> None:
         """Delete the record: its worktree is gone, or has another record."""
-        for ending in (".ready", ".ahead", ".json"):
+        for ending in (".over", ".ready", ".ahead", ".json"):
             (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
 
     def in_use(self, record: WorktreeRecord) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +26,7 @@ from beads_workers.worktrees.git import (
     objects,
     row_format,
     rows,
+    unlock,
 )
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING, landed_commits, still_landed
 from beads_workers.worktrees.ledger import LandedCommit
@@ -304,8 +305,9 @@ class Survey:
         tip, used_at = repository.branches.get(record.branch, (None, ""))
         prepared = self.records.is_ready(record)
         directory, folder = repository.by_token.get(record.token, (None, None))
-        if directory is None and not prepared:
-            # Its maker was killed before it could mark the worktree.
+        half_removed = _aside(record).exists() and not os.path.lexists(record.path)
+        if directory is None and (half_removed or not prepared):
+            # Its maker was killed before it could mark the worktree, or git while it removed it.
             folder = Path(record.path)
             directory = repository.by_path.get(record.path)
         if used_at and folder is not None and _same(used_at, folder):
@@ -317,6 +319,8 @@ class Survey:
             branch_used_at=used_at or None,
             stashes=repository.stashes.count(record.branch),
         )
+        if half_removed:
+            return Worktree(record, found, folder if directory else None, directory, tip)
         if directory is None or folder is None:
             return _unknown_to_git(record, found, tip)
         if self.thorough or not found.commits:
@@ -482,8 +486,9 @@ def clean(state_directory: Path, *, dry_run: bool) -> Iterator[CleanupResult]:
     if not dry_run:
         records.forget_taken()
     for worktree, reasons in _planned(records):
-        if not reasons and not dry_run:
-            reasons = _carried_out(records, worktree)
+        if not reasons:
+            carry_out = _occupied if dry_run else _carried_out
+            reasons = carry_out(records, worktree)
         branch = worktree.record.branch if worktree.tip or worktree.found.in_use else ""
         yield CleanupResult(worktree.record, worktree.path, branch or None, reasons)
 
@@ -526,11 +531,16 @@ def tidy(records: Records, some: Iterable[WorktreeRecord]) -> None:
     _tidy(records, Survey(records, thorough=False), some)
 
 
-def _tidy(records: Records, survey: Survey, some: Iterable[WorktreeRecord]) -> None:
-    for record in some:
-        worktree = survey.look(record)
-        if not reasons_to_keep(worktree.found):
-            remove(records, worktree)
+def _tidy(
+    records: Records, survey: Survey, some: Iterable[WorktreeRecord]
+) -> dict[WorktreeRecord, tuple[str, ...]]:
+    """Return those without work that stay all the same, with the reasons."""
+    without_work = (
+        (record, worktree)
+        for record in some
+        if not reasons_to_keep((worktree := survey.look(record)).found)
+    )
+    return {r: reasons for r, worktree in without_work if (reasons := remove(records, worktree))}
 
 
 def discard(records: Records, record: WorktreeRecord) -> None:
@@ -538,14 +548,22 @@ def discard(records: Records, record: WorktreeRecord) -> None:
     _tidy(records, Survey(records, thorough=False, ended=record.run_id), [record])
 
 
-def tidy_run(state_directory: Path, run_id: str) -> None:
+def tidy_run(
+    state_directory: Path, run_id: str, spared: Collection[WorktreeRecord] = ()
+) -> dict[WorktreeRecord, tuple[str, ...]]:
     """Remove the worktrees without work of a run whose workers have all ended, and of earlier runs
-    as far as their work has landed."""
+    as far as their work has landed. Return those that stay all the same, with the reasons.
+    ``spared``: stay, for the next run."""
     records = Records(state_directory)
     records.forget_taken()
     survey = Survey(records, thorough=False, ended=run_id)
-    over = [r for r in records.all() if r.run_id == run_id or survey.has_landed(r)]
-    _tidy(records, survey, over)
+    rest = [record for record in records.all() if record not in spared]
+    over = [
+        record
+        for record in rest
+        if record.run_id == run_id or records.over_at(record) or survey.has_landed(record)
+    ]
+    return _tidy(records, survey, over)
 
 
 @value
@@ -580,15 +598,22 @@ def changes(folder: str) -> tuple[str, ...]:
 
 
 def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
-    """Remove a worktree that was found to hold no work; return why it stays all the same."""
+    """Remove a worktree that was found to hold no work; return why it stays all the same.
+
+    The record is forgotten last: whoever is killed before leaves something that the next call for
+    this record removes.
+    """
     lock = records.lock(worktree.record)
     if lock is None:
         return ("it is being made, or removed, just now",)
     try:
         if not worktree.record.issue_id:
             end_set_up(worktree.record.path)
+        if occupied := _occupied(records, worktree):
+            return occupied
         _remove_folder(worktree)
         _remove_branch(worktree)
+        _delete(worktree.record)
     except GitError as error:
         return (f"git says: {error}",)
     except OSError as error:
@@ -598,6 +623,17 @@ def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
         return ()
     finally:
         os.close(lock)
+
+
+def _occupied(records: Records, worktree: Worktree) -> tuple[str, ...]:
+    """Return why the worktree stays if a person stands in it; else nothing."""
+    if worktree.path is None:
+        return ()
+    # Imported here: most attempts remove nothing.
+    from beads_workers.runtime.occupants import described, occupants
+
+    found = occupants(str(worktree.path), records.state_directory)
+    return (f"you stand in it ({described(found)})",) if found else ()
 
 
 def end_set_up(path: str) -> None:
@@ -617,15 +653,62 @@ def _remove_folder(worktree: Worktree) -> None:
         return
     # Without --force git refuses to remove changes: work done since the check is safe.
     force = () if worktree.found.prepared else ("--force", "--force")
+    moved = _set_aside(worktree)
     try:
         git(worktree.record.common, "worktree", "remove", *force, str(worktree.path))
     except GitError:
+        if moved is not None and token_in(worktree.git_directory) == worktree.record.token:
+            moved.rename(worktree.path or worktree.record.path)
+            raise
+        if _aside(worktree.record).exists():
+            # git was killed in the middle. Nothing is lost: the worktree was looked at before.
+            shutil.rmtree(worktree.git_directory, ignore_errors=True)
+            return
         if worktree.path is None or worktree.git_directory.exists():
             raise
         # git found nothing to keep, and failed at a read-only folder; or it was killed when it had
         # removed everything.
         if worktree.path.exists():
             shutil.rmtree(worktree.path, onerror=make_writable)
+
+
+REMOVED = ".removed"
+"""Folder beside worktrees. What is in it holds no work, and may be deleted by anybody."""
+
+
+def _set_aside(worktree: Worktree) -> Path | None:
+    """Move a worktree to where it may be deleted, in one step that cannot be half done; return its
+    place there.
+
+    None if there is nothing to move, or it cannot be moved: then git removes it where it is. Raises
+    ``GitError`` if there are changes since the check.
+    """
+    path, aside = worktree.path, _aside(worktree.record)
+    if path is None or not path.exists():
+        return None
+    # What git asks as well before it removes a worktree.
+    place = (f"--git-dir={worktree.git_directory}", f"--work-tree={path}")
+    if worktree.found.prepared and status(str(path), *place)[2]:
+        raise GitError(f"'{path}' contains modified or untracked files")
+    try:
+        aside.parent.mkdir(mode=0o700, exist_ok=True)
+        path.rename(aside)
+    except OSError:
+        return None  # It is read-only, or on another disk.
+    return aside
+
+
+def _aside(record: WorktreeRecord) -> Path:
+    return Path(record.path).parent / REMOVED / record.token
+
+
+def _delete(record: WorktreeRecord) -> None:
+    """Delete a worktree that is set aside; raises ``OSError``."""
+    aside = _aside(record)
+    if aside.exists():
+        shutil.rmtree(aside, onerror=make_writable)
+    with suppress(OSError):
+        aside.parent.rmdir()  # Unless others are set aside.
 
 
 def make_writable(act: Callable[[str], object], name: str, error: object) -> None:
@@ -643,6 +726,7 @@ def _remove_branch(worktree: Worktree) -> None:
     record, tip = worktree.record, worktree.tip
     if worktree.found.superseded:
         git(record.common, "update-ref", _kept_at(record.issue_id, record.attempt), tip)
+    unlock(record.common, f"refs/heads/{record.branch}")
     # With the commit that we checked: a branch that has moved since is not deleted.
     git(record.common, "update-ref", "-d", f"refs/heads/{record.branch}", tip)
 

@@ -10,6 +10,7 @@ from beads_workers.agents.events import (
     Event,
     FinalResult,
     Kind,
+    OpenQuestion,
     Printed,
     Retrying,
     RunFailure,
@@ -196,3 +197,18 @@ def test_a_question_at_the_end_is_one_only_if_nothing_has_changed() -> None:
     assert kind(asked, ending=verdict.RunEnding(0, changed=True)) is Kind.DONE
     done = FinalResult("Should it be euros?\nOutcome: done", True)
     assert kind(done, ending=verdict.RunEnding(0, changed=False)) is Kind.NO_CHANGE
+
+
+def test_a_question_with_which_it_went_on_is_one_only_if_nothing_has_changed() -> None:
+    asked, went_on = OpenQuestion("FOO or BAR?"), FinalResult("I wait.", True)
+    nothing = verdict.RunEnding(0, changed=False)
+    found = judged(asked, asked, went_on, ending=nothing)
+    assert (found.kind, found.question, found.call) == (Kind.QUESTION, "FOO or BAR?", "")
+    assert kind(asked, went_on) is Kind.DONE
+    unneeded = FinalResult("Outcome: no change needed: it is there", True)
+    assert kind(asked, unneeded, ending=nothing) is Kind.NO_CHANGE
+
+
+def test_a_run_that_ended_at_a_question_is_one_whatever_has_changed() -> None:
+    at = FinalResult("", True, "FOO or BAR?", "t-1")
+    assert kind(at) is kind(at, ending=verdict.RunEnding(0, changed=False)) is Kind.QUESTION

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from tests.agents_api.accounts import Account, Refusal
-from tests.agents_api.script import SHELL, Action, Fault, Tokens, Turn
+from tests.agents_api.script import SHELL, Action, Fault, Tokens, Turn, questions
 from tests.agents_api.wire import Asked, Failure, conversation, event, failed
 
 UNIFIED = "anthropic-ratelimit-unified"
@@ -20,6 +20,7 @@ SHORT = {"five_hour": "5h", "seven_day": "7d", "seven_day_opus": "7d_opus"}
 """Windows as headers abbreviate them."""
 WARNING = 0.9
 BLOCKS = "*SEARCH/REPLACE block*"
+ASKS = "AskUserQuestion"
 SHELLS = ("bash", "run_shell_command", "Shell", "shell")
 """As programs call theirs that have no ``Bash``."""
 
@@ -35,12 +36,14 @@ class Anthropic:
 
     def asked(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Asked:
         said: list[tuple[str, str]] = []
+        asking: set[str] = set()
         for message in body.get("messages", ()):
             content = message["content"]
             blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
             if message["role"] == "user":
-                said += [("user", block["text"]) for block in blocks if block["type"] == "text"]
+                said += [("user", text) for block in blocks if (text := _said(block, asking))]
             elif any(block["type"] == "tool_use" for block in blocks):
+                asking |= {block["id"] for block in blocks if block.get("name") == ASKS}
                 said.append(("call", ""))
         return Asked(
             headers.get("x-claude-code-session-id", ""),
@@ -58,8 +61,10 @@ class Anthropic:
         if asked.plain and not asked.tools:
             blocks = [{"type": "text", "text": _block_of_text(turn)}]
         elif turn.action is not None:
-            call = {"type": "tool_use", "id": f"toolu_{number:024d}", **_call(turn.action, asked)}
-            blocks, stop = [call], "tool_use"
+            calls = _calls(turn.action, asked)
+            ids = [f"toolu_{number:020d}{index:04d}" for index in range(len(calls))]
+            blocks = [{"type": "tool_use", "id": i} | c for i, c in zip(ids, calls, strict=True)]
+            stop = "tool_use"
         elif turn.text:
             blocks = [{"type": "text", "text": turn.text}]
         message: dict[str, Any] = {
@@ -172,6 +177,28 @@ def _block(index: int, block: dict[str, Any]) -> list[bytes]:
         *(event("content_block_delta", {"index": index, "delta": delta}) for delta in deltas),
         event("content_block_stop", {"index": index}),
     ]
+
+
+def _said(block: dict[str, Any], asking: set[str]) -> str:
+    """What a person says: also by an answer to a question of the tool."""
+    if block["type"] == "tool_result" and block["tool_use_id"] in asking:
+        content = block["content"]
+        return content if isinstance(content, str) else "".join(c["text"] for c in content)
+    return block["text"] if block["type"] == "text" else ""
+
+
+def _calls(action: Action, asked: Asked) -> list[dict[str, Any]]:
+    if action.verb != "question" or not asked.session:
+        return [_call(action, asked)]
+    return [
+        {"name": ASKS, "input": {"questions": [_question(*each) for each in call]}}
+        for call in questions(action.words)
+    ]
+
+
+def _question(text: str, choices: list[str]) -> dict[str, Any]:
+    options = [{"label": each, "description": f"{each} it is"} for each in choices]
+    return {"question": text, "header": "Choice", "multiSelect": False, "options": options}
 
 
 def _call(action: Action, asked: Asked) -> dict[str, Any]:

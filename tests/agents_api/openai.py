@@ -11,10 +11,10 @@ import json
 from typing import Any
 
 from tests.agents_api.accounts import Account, Refusal
-from tests.agents_api.script import SHELL, Action, Fault, Turn
+from tests.agents_api.script import SHELL, Action, Fault, Turn, questions
 from tests.agents_api.wire import Asked, Failure, conversation, event, failed
 
-CODE_MODE = "exec"
+CODE_MODE, ASKS = "exec", "request_user_input_async"
 SHELL_TOOLS = ("exec_command", "shell_command")
 """The shell of models without code mode, newest first."""
 
@@ -117,6 +117,8 @@ def _message(number: int, part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(action: Action, asked: Asked) -> dict[str, Any]:
+    if action.verb == "question" and ASKS in asked.tools:
+        return {"type": "function_call", "name": ASKS, "arguments": json.dumps(_asked(action))}
     patch = _patch(action)
     command = SHELL[action.verb](action.words)
     if CODE_MODE in asked.tools:
@@ -131,6 +133,12 @@ def _call(action: Action, asked: Asked) -> dict[str, Any]:
     shell = next(name for name in SHELL_TOOLS if name in asked.tools)
     given = json.dumps({"cmd" if shell == "exec_command" else "command": command})
     return {"type": "function_call", "name": shell, "arguments": given}
+
+
+def _asked(action: Action) -> dict[str, Any]:
+    """The input of its tool; it has one call a message."""
+    asked = [{"title": title, "options": options} for title, options in questions(action.words)[0]]
+    return {"questions": asked}
 
 
 def _patch(action: Action) -> str:

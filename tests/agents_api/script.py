@@ -13,6 +13,8 @@ Each of these is a turn, an answer of the model with a tool call:
 
 - ``write PATH TEXT`` · ``edit PATH OLD NEW`` (whole lines) · ``read PATH``
 - ``run COMMAND`` · ``background COMMAND`` · ``commit [MESSAGE]``
+- ``question TEXT CHOICE CHOICE``, asked by the agent's own tool: ``+`` before the next question of
+  the same call, ``++`` before that of another call in the same message. The answer is a prompt.
 
 The last turn has no call. By itself it says "Done."; otherwise one of these ends the script:
 
@@ -41,7 +43,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-ACTIONS = {"write": 2, "edit": 3, "read": 1, "run": 1, "background": 1, "commit": 0}
+ACTIONS = {"write": 2, "edit": 3, "read": 1, "run": 1, "background": 1, "commit": 0, "question": 1}
 """Verbs that are tool calls, with how many words they need."""
 
 ENDS = {"say": "end_turn", "ask": "end_turn", "empty": "end_turn"} | {
@@ -220,6 +222,7 @@ SHELL: dict[str, Callable[[Sequence[str]], str]] = {
     "background": lambda words: f"({words[0]}) >/dev/null 2>&1 &",
     "read": lambda words: f"cat {shlex.quote(words[0])}",
     "commit": lambda words: _commit(words[0] if words else "Do the work"),
+    "question": lambda words: f"echo {shlex.quote(words[0])}",
     "write": lambda words: (
         f"mkdir -p $(dirname {shlex.quote(words[0])}) && "
         f"printf '%s\\n' {shlex.quote(words[1])} >{shlex.quote(words[0])}"
@@ -235,3 +238,20 @@ SHELL: dict[str, Callable[[Sequence[str]], str]] = {
 
 def _commit(message: str) -> str:
     return f"git add -A && git commit -q -m {shlex.quote(message)} && git log -1 --oneline"
+
+
+def questions(words: Sequence[str]) -> list[list[tuple[str, list[str]]]]:
+    """The calls of a ``question``, each with its questions and their choices."""
+    calls: list[list[tuple[str, list[str]]]] = []
+    begins = "++"
+    for word in words:
+        if word in ("+", "++"):
+            begins = word
+        elif begins:
+            if begins == "++":
+                calls.append([])
+            calls[-1].append((word, []))
+            begins = ""
+        else:
+            calls[-1][-1][1].append(word)
+    return calls

@@ -87,3 +87,10 @@ def test_times_have_a_unit() -> None:
     assert [script.seconds(text) for text in ("20s", "1.5m", "2h", "3d")] == [20, 90, 7200, 259200]
     with pytest.raises(script.ScriptError):
         script.seconds("2")
+
+
+def test_questions_are_calls_and_each_has_its_choices() -> None:
+    turn = script.parse('question "A?" x y + "B?" ++ "C?" z').turns[0]
+    assert turn.action is not None
+    found = script.questions(turn.action.words)
+    assert found == [[("A?", ["x", "y"]), ("B?", [])], [("C?", ["z"])]]

@@ -10,7 +10,10 @@ from tests.agents_api.accounts import Account, Refusal
 from tests.agents_api.script import Fault, Prompt, Turn
 
 # What a program adds to a conversation by itself, which nobody has said.
-MACHINE = ("<system-reminder", "<task-notification", "<environment_context", "<local-command")
+MACHINE = (
+    *("<system-reminder", "<task-notification", "<environment_context", "<local-command"),
+    "Continue from where you left off.",
+)
 
 
 @dataclass(frozen=True, slots=True)

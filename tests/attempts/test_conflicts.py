@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.attempts.conflicts import tracked_changes
+from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.work import CannotCommit, Workplace
+from beads_workers.worktrees.git import names
+from beads_workers.worktrees.removal import STATUS
 from tests.support.repository import IDENTITY, commit, git, make_repository
 
 SIDES = ("total = 1\n", "total = 2\n")
@@ -120,3 +124,22 @@ def test_lines_that_look_like_marks_pass_elsewhere(place: Path) -> None:
     (top / "lib/cart.py").write_text("total = 3\n")
     (top / "fixture.txt").write_text("<<<<<<< ours\n=======\n>>>>>>> theirs\n")
     assert work.commit("T") is not None
+
+
+def test_the_status_names_the_tracked_files_that_a_comparison_would_name(tmp_path: Path) -> None:
+    top = make_repository(tmp_path / "checkout")
+    for name in ("same.py", "changed.py", "staged é.py", "gone.py", "renamed.py", "a\nb.py"):
+        commit(top, name, f"of {name}\n" * 9)
+    (top / "changed.py").write_text("1\n")
+    (top / "a\nb.py").write_text("2\n")
+    (top / "gone.py").unlink()
+    (top / "new.py").write_text("untracked\n")
+    git(top, "mv", "renamed.py", "now.py")
+    (top / "staged é.py").write_text("3\n")
+    git(top, "add", "staged é.py")
+    (top / "meant.py").write_text("4\n")
+    git(top, "add", "--intent-to-add", "meant.py")
+    found = tracked_changes(Git(str(top))(*STATUS))
+    compared = ("diff", "--name-only", "--no-renames", "--diff-filter=d", "-z", "HEAD")
+    expected = names(Git(str(top))(*compared))
+    assert sorted(name for name in found if (top / name).exists()) == sorted(expected)

@@ -136,6 +136,26 @@ def test_what_a_command_left_is_delivered_with_few_calls_of_git(
     assert len(calls) <= 19, calls
 
 
+def test_an_attempt_asks_git_nothing_twice(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its branch is read from its file, and its status while nobody works there is asked once."""
+    place.begin_again()
+    monkeypatch.setenv("WORKS", "1")
+    counting = CountingGit(tmp_path / "counting")
+    monkeypatch.setenv("PATH", counting.variables()["PATH"])
+    counting.counts()
+    answer = AgentAttempt(place.asked("true")).run()
+    assert answer.outcome is OutcomeKind.SUCCESS
+    calls = counting.named()
+    kinds = Counter(" ".join(call.split()[:1]) for call in calls)
+    # After the agent, after the commit, and after verify.
+    assert kinds["status"] == 3
+    # All refs, before and after.
+    assert kinds["for-each-ref"] == 2
+    assert len(calls) <= 16, calls
+
+
 NO_SPACE = "fatal: unable to write new index file: No space left on device"
 NO_COMMIT = f'case "$*" in *" commit "*) echo "{NO_SPACE}" >&2; exit 128 ;; esac'
 

@@ -64,8 +64,8 @@ def test_no_line_breaks_it(line: str, issue: str) -> None:
 def called(folder: Path, issue_id: str, stdin: str) -> subprocess.CompletedProcess[str]:
     """The hook as claude calls it: by a shell, with the call of a tool on its stdin."""
     settings = json.loads(Path(write_settings(issue_id, folder)).read_text())
-    (entry,) = settings["hooks"]["PreToolUse"]
-    (hook,) = entry["hooks"]
+    hooks = {entry["matcher"]: entry["hooks"] for entry in settings["hooks"]["PreToolUse"]}
+    (hook,) = hooks["Bash"]
     return subprocess.run(
         ["sh", "-c", hook["command"]], cwd="/", input=stdin, capture_output=True, text=True
     )

@@ -240,10 +240,11 @@ def test_refs_that_a_full_disk_cut_off_are_not_taken_for_all_that_there_were(
             refs_at_first(Git(str(top)), directory)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-    refs = refs_at_first(Git(str(top)), directory)
+    refs, is_first = refs_at_first(Git(str(top)), directory)
+    assert is_first
     assert set(refs) == {"refs/heads/main"}
     git(top, "branch", "later")
-    assert refs_at_first(Git(str(top)), directory) == refs
+    assert refs_at_first(Git(str(top)), directory) == (refs, False)
 
 
 def test_no_room_for_an_index_is_no_missing_program_and_no_fault_of_the_work(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.agents.planted import OBEYED, WATCHED, is_watched
 from beads_workers.attempts.work import CannotCommit, Workplace
 from beads_workers.core.receipts import Receipt
 from tests.support.repository import IDENTITY, commit, git, make_repository, ref_lock
@@ -297,3 +298,30 @@ def test_outside_of_git_nobody_can_tell(tmp_path: Path, monkeypatch: pytest.Monk
     place = entered(tmp_path)
     assert (place.changes().known, place.changes().any) == (False, True)
     assert (place.diff(), place.diffstat(), place.keep()) == ("", "", None)
+
+
+def test_files_that_others_obey_are_found_as_git_finds_them(folder: Path) -> None:
+    names = [
+        *(".mcp.json", "a/.mcp.json", ".mcp.json/x", "a.mcp.json", "b/.mcp.jsonl", ".env", "x.env"),
+        *("beads-workers.toml", "sub/.beads/hooks/pre", ".beads/hooked", ".claude/settings.json"),
+    ]
+    for name in names:
+        one = folder / name
+        if one.parent.is_file():
+            continue
+        one.parent.mkdir(parents=True, exist_ok=True)
+        one.write_text("x\n")
+    git(folder, "add", "--all", "--force")
+    by_git = git(folder, "diff", "--cached", "--name-only", "HEAD", "--", *WATCHED).splitlines()
+    everything = git(folder, "diff", "--cached", "--name-only", "HEAD").splitlines()
+    assert by_git == [name for name in everything if is_watched(name)] != []
+
+
+def test_a_moved_file_that_others_obeyed_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BW_BASE", commit(folder, ".mcp.json", "A=1\n" * 20))
+    place = entered(folder)
+    git(folder, "mv", ".mcp.json", "mcp.txt")
+    place.commit("T")
+    assert place.receipt(Receipt()).flags == (f"{OBEYED}: .mcp.json",)

@@ -19,7 +19,7 @@ from beads_workers.executors.files import log_file, output_file
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.ui.attempt import AttemptView, Pin, Tried, attempt_view
 from beads_workers.worktrees.diffs import diff
-from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.git import SECONDS_VARIABLE, GitError, GitHangs
 from tests.oracles.journals import KEPT
 from tests.support.fleet import until
 from tests.support.journals import Script, started
@@ -180,6 +180,20 @@ def test_a_long_diff_is_cut_at_a_whole_line_and_a_broken_one_is_an_error(tmp_pat
     assert cut and 800 < len(lines) < 900 and len(lines[-1]) == len("+line 00000")
     with pytest.raises(GitError, match="nowhere"):
         diff(str(place.folder), "nowhere")
+
+
+def test_a_filter_that_hangs_ends_with_its_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    place = world.make("app-1")
+    base = commit(place.folder, "a.txt", "one\n")
+    git(world.top, "config", "filter.slow.clean", "sleep 600")
+    (place.folder / ".gitattributes").write_text("* filter=slow\n")
+    (place.folder / "a.txt").write_text("two\n")
+    monkeypatch.setenv(SECONDS_VARIABLE, "0.3")
+    with pytest.raises(GitHangs, match="longer than"):
+        diff(str(place.folder), "--patch", base)
 
 
 # --- beside the dashboard ------------------------------------------------------------------------

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import count
 from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.backlog import LISTED_SECONDS, LISTED_SHARE, BacklogWatch
+from beads_workers.cli.backlog import BacklogWatch, pause_seconds
 from beads_workers.ui.backlog import IssueBacklog
 from beads_workers.ui.words import State
 from tests.support.embedded import EmbeddedProject
@@ -17,25 +16,17 @@ from tests.ui.snapshots import after
 SNAPSHOT = after()
 
 
-class Watched:
-    """A watch of the project's backlog, and the clock that it goes by."""
+def told(watch: BacklogWatch, *titles: str) -> IssueBacklog:
+    """The answer with these titles, which is waited for."""
 
-    def __init__(self, project: EmbeddedProject) -> None:
-        self.now = 1000.0
-        self.watch = BacklogWatch(project.folder / ".beads-workers", lambda: self.now)
+    def answer() -> IssueBacklog | None:
+        found = watch.of(SNAPSHOT)
+        there = found is not None and [row.title for row in found.rows()] == list(titles)
+        return found if there else None
 
-    def told(self, *titles: str, after: float = 0.0) -> IssueBacklog:
-        """The answer with these titles, which is waited for, so much later."""
-        self.now += after
-
-        def answer() -> IssueBacklog | None:
-            found = self.watch.of(SNAPSHOT)
-            there = found is not None and [row.title for row in found.rows()] == list(titles)
-            return found if there else None
-
-        found = until(answer)
-        assert found is not None
-        return found
+    found = until(answer)
+    assert found is not None
+    return found
 
 
 @pytest.fixture
@@ -46,45 +37,41 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddedProject:
     return found
 
 
-def test_nothing_is_waited_for_and_the_answer_comes_beside(project: EmbeddedProject) -> None:
-    watched = Watched(project)
-    assert watched.watch.of(SNAPSHOT) is None
-    found = watched.told("One")
+@pytest.fixture
+def watch(project: EmbeddedProject) -> BacklogWatch:
+    """A watch of the project's backlog, without a fleet."""
+    return BacklogWatch(project.folder / ".beads-workers")
+
+
+def test_nothing_is_waited_for_and_the_answer_comes_beside(watch: BacklogWatch) -> None:
+    assert watch.of(SNAPSHOT) is None
+    found = told(watch, "One")
     assert found.counts[State.READY] == 1 and found.listed_at is not None and not found.unseen
 
 
-def test_the_tracker_is_asked_again_after_a_while_or_when_somebody_hurries(
-    project: EmbeddedProject,
+def test_the_fleet_is_asked_often_and_the_tracker_seldom_unless_somebody_hurries(
+    project: EmbeddedProject, watch: BacklogWatch
 ) -> None:
-    watched = Watched(project)
-    first = watched.told("One")
+    first = told(watch, "One")
     call(project, "add", "Two")
-    # Within this time only the fleet is asked, which here is none.
-    watched.now += LISTED_SECONDS - 1.0
-    until(lambda: watched.watch.of(SNAPSHOT) is not first)
-    assert watched.told("One").listed_at == first.listed_at
-    watched.told("One", "Two", after=1.0)
-    call(project, "add", "Three")
-    watched.watch.hurry()
-    watched.told("One", "Two", "Three")
+    until(lambda: watch.of(SNAPSHOT) is not first)
+    assert told(watch, "One").listed_at == first.listed_at
+    watch.hurry()
+    assert told(watch, "One", "Two").listed_at != first.listed_at
 
 
-def test_a_tracker_that_takes_long_is_asked_seldom(project: EmbeddedProject) -> None:
-    watched, looks = Watched(project), count()
-    # Each look at this clock is a second later than the last one: so a listing takes a second.
-    watched.watch = BacklogWatch(project.folder / ".beads-workers", lambda: float(next(looks)))
-    watched.told("One")
-    began = next(looks)
-    call(project, "add", "Two")
-    watched.told("One", "Two")
-    assert next(looks) - began >= LISTED_SHARE - 5
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 5.0), (0.2, 5.0), (1.0, 20.0), (30.0, 60.0)])
+def test_a_tracker_that_takes_long_is_asked_less_often(took: float, pause: float) -> None:
+    assert pause_seconds(took) == pause
 
 
-def test_a_tracker_that_cannot_be_read_is_said_and_asked_again(project: EmbeddedProject) -> None:
-    watched = Watched(project)
+def test_a_tracker_that_cannot_be_read_is_said_and_asked_again(
+    project: EmbeddedProject, watch: BacklogWatch
+) -> None:
     database = project.folder / ".beads-workers" / "tracker.db"
     whole = database.read_bytes()
     database.write_bytes(b"no database" * 100)
-    assert "not a database" in watched.told().unseen
+    until(lambda: (found := watch.of(SNAPSHOT)) and "not a database" in found.unseen)
     database.write_bytes(whole)
-    watched.told("One", after=LISTED_SECONDS)
+    watch.hurry()
+    assert not told(watch, "One").unseen

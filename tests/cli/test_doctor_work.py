@@ -281,6 +281,16 @@ def test_the_guards_that_hold_are_named(project: Patient) -> None:
     said = project.doctor("-n", "1", "--agent", "claude").one("guards")["text"]
     assert "'git push' leads nowhere" in said
     assert "bd on PATH" in said and "a hook tells claude why" in said
+
+
+def test_an_agent_whose_hooks_are_switched_off_is_named_with_the_reason(project: Patient) -> None:
+    project.put("claude", CURRENT_CLAUDE)
+    (project.folder / ".claude").mkdir()
+    (project.folder / ".claude/settings.json").write_text('{"disableAllHooks": true}')
+    held, off = project.doctor("-n", "1", "--agent", "claude").all("guards")
+    assert (held["status"], off["status"]) == ("ok", "warn")
+    assert "a hook tells" not in held["text"]
+    assert off["text"].startswith("claude: disableAllHooks in .claude/settings.json: no hook")
     project.put("git", "#!/bin/sh\necho git version 2.30.2\n")
     guards = project.doctor("-n", "1", "--agent", "claude").one("guards")
     assert (guards["status"], "2.31" in guards["text"]) == ("fail", True)

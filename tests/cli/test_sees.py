@@ -134,3 +134,16 @@ def test_ctrl_c_ends_the_proof_with_all_that_it_started(project: Project) -> Non
     assert client.returncode != 0
     pid = began.read_text().strip()
     until(lambda: not Path("/proc", pid).exists())
+
+
+def test_a_check_that_is_known_to_depend_on_nothing_is_proved_again_beside_the_attempts(
+    project: Project,
+) -> None:
+    """The tree is another one, and tests may have been added: but that holds up nobody."""
+    assert INDEPENDENT in project.start("true").stdout
+    assert project.run("add", "two").returncode == 0
+    again = project.start("true")
+    assert again.returncode == 0, again
+    assert "'true' passed on broken sources at an earlier start" in again.stderr
+    assert "'true' passes on broken sources, seen in" in again.stderr, "at the end"
+    assert INDEPENDENT in again.stdout

@@ -164,6 +164,7 @@ def test_what_only_names_a_secret_is_none(word: str) -> None:
         (("--until", "8h"), "give a time of day"),
         (("-d",), "runs in the foreground"),
         (("--land-on", "x", "--no-worktree"), "landing needs a worktree"),
+        (("--approve", "--no-worktree"), "--approve needs a worktree"),
     ],
 )
 def test_what_a_unit_cannot_keep_is_refused(

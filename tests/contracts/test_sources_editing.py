@@ -6,6 +6,9 @@ import pytest
 
 from beads_workers.core.model import IssueId
 from beads_workers.core.source import (
+    MARKS,
+    NEEDS_ANSWER,
+    NEEDS_APPROVAL,
     Action,
     EditableSource,
     IssueEdit,
@@ -197,3 +200,49 @@ def test_a_value_that_the_tracker_does_not_know_changes_nothing(
         editable.edit(key, IssueEdit(title="x", status="bogus"), ANN)
     assert tracker.read(key) == ("open", NOBODY)
     assert editable.look([key])[key].title == "a title"
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_an_issue_that_waits_for_a_person_is_labelled_while_it_waits(
+    editable: EditableSource, source: Source, tracker: Tracker, mark: str
+) -> None:
+    keys = [tracker.create(f"held {number}", labels=["red"]) for number in range(3)]
+    assert {*taken(source)} == {*keys}
+    source.settle([waiting(key, mark) for key in keys])
+    assert marks(source, keys) == [{"red", mark}] * 3
+    assert {tracker.read(key) for key in keys} == {("blocked", NOBODY)}
+    source.settle([waiting(keys[0], mark)])  # The first answer was lost.
+    assert marks(source, keys[:1]) == [{"red", mark}]
+
+    opened = Settlement(Action.REOPEN, keys[0])
+    lands = Settlement(Action.CONFIRM, keys[1], read_first=True, by_agent=True, shelved=True)
+    closed = Settlement(Action.CLOSE, keys[2], "landed", read_first=True, shelved=True)
+    assert [each.result for each in source.settle([opened, lands, closed])] == [Result.APPLIED] * 3
+    assert marks(source, keys) == [{"red"}] * 3
+    assert [tracker.read(key)[0] for key in keys] == ["open", "blocked", "closed"]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_an_issue_that_a_person_opens_or_closes_waits_for_nobody(
+    editable: EditableSource, source: Source, tracker: Tracker, mark: str
+) -> None:
+    keys = [tracker.create(f"held {number}") for number in range(3)]
+    assert {*taken(source)} == {*keys}
+    source.settle([waiting(key, mark) for key in keys])
+    editable.edit(keys[0], IssueEdit(status="open"), ANN)
+    editable.edit(keys[1], IssueEdit(status="closed"), ANN)
+    assert marks(source, keys) == [set(), set(), {mark}]
+    tracker.put(keys[2], "open", NOBODY)  # By another program, which knows no such label.
+    assert source.settle([Settlement(Action.REOPEN, keys[2])])[0].result is Result.APPLIED
+    assert marks(source, keys[2:]) == [set()]
+
+
+def waiting(key: IssueId, mark: str) -> Settlement:
+    """The write for an issue that waits for an answer, or for an approval."""
+    action = Action.ASK if mark == NEEDS_ANSWER else Action.SHELVE
+    return Settlement(action, key, "why", read_first=True, awaits=mark == NEEDS_APPROVAL)
+
+
+def marks(source: Source, keys: list[IssueId]) -> list[set[str]]:
+    seen = source.look(keys)
+    return [{*seen[key].labels} for key in keys]

@@ -218,6 +218,27 @@ def test_an_agent_in_reserve_begins_nothing_else_unless_an_issue_names_it() -> N
     assert play.begun() == ["a"], "the fleet's own agent is closed"
 
 
+def test_whoever_has_asked_goes_on_with_the_answer() -> None:
+    asked = rec.Checkpointed(
+        "a", "title", question="FOO or BAR?", receipt=Receipt("question", agent="codex")
+    )
+    play = Fleet(CLAUDE, CODEX, checkpointed=[asked, replace(asked, issue_id="b", question="")])
+    play.night("a", "b", conns=(1, 2))
+    began = [e.record for e in play.entries if isinstance(e.record, rec.Started)]
+    assert {each.issue_id: each.agent for each in began} == {"a": "codex", "b": "claude"}
+
+
+def test_a_last_attempt_begins_while_only_the_usual_agent_is_closed() -> None:
+    play = Fleet(TO_CODEX, RESERVE, checkpointed=[rec.Checkpointed("z", "title", charged=4)])
+    play.night("a")
+    play.is_refused("a", 7200.0)
+    play.night("b", "z", conns=(1, 2))
+    assert play.begun() == ["a", "z"] and play.waiting() == {"a", "b"}
+    trips = play.trips
+    play.night(conns=(1, 2), seconds=600.0)
+    assert play.begun() == ["a", "z"] and play.trips < trips + 20, "the others wait in peace"
+
+
 def test_an_only_attempt_is_no_last_one() -> None:
     play = Fleet(OPUS, policy=Policy(1, 10.0))
     assert tries(play, most=1) == [("claude", "sonnet", "")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from beads_workers.core import events as ev
@@ -15,7 +17,7 @@ from beads_workers.core.recovery import recovery_state, replay
 from beads_workers.core.requests.approve import ApprovedByPerson
 from beads_workers.core.requests.reject import RejectedByPerson
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import Action
+from beads_workers.core.source import NEEDS_APPROVAL, Action
 from beads_workers.core.states import IssueState
 from beads_workers.core.status import status
 from beads_workers.core.wire import Done
@@ -23,6 +25,8 @@ from tests.core import playbook
 from tests.core.playbook import Play, records
 from tests.core.test_landings import (
     HEAD,
+    LANDING,
+    TIP,
     delivered,
     landed,
     new_play,
@@ -52,7 +56,7 @@ def test_a_finished_branch_is_set_aside_and_the_lander_hears_nothing() -> None:
     assert not orders(delivered(play, "a"))
     assert state_of(play, "a") is IssueState.SHELVED
     shown = status(play.board, 1.0)
-    (row,) = shown["landing"]["awaiting_approval"]
+    (row,) = shown["approvals"]
     assert (row["issue_id"], row["commit"], row["branch"]) == ("a", HEAD, "bw/a/1")
     assert (shown["queue"]["awaiting_approval"], shown["queue"]["waiting_to_land"]) == (1, 0)
     assert [need["remedy"] for need in shown["needs"]] == ["diff a; approve a"]
@@ -64,6 +68,21 @@ def test_the_tracker_is_told_that_it_awaits_approval() -> None:
     play.do(playbook.done(1, "a", receipt={"verdict": "done", "head": HEAD, "branch": "bw/a/1"}))
     settlement = play.settlement()
     assert settlement.action is Action.SHELVE and "awaits approval" in settlement.note
+    assert settlement.mark == NEEDS_APPROVAL
+
+
+def test_the_mark_is_taken_off_by_the_look_before_it_lands() -> None:
+    play = awaiting()
+    approve(play)
+    assert (play.settlement().action, play.settlement().mark) == (Action.CONFIRM, "")
+
+
+def test_a_killed_run_leaves_the_mark_to_the_next_one() -> None:
+    play = new_play(approve=True)
+    play.working("a")
+    play.do(playbook.done(1, "a", receipt={"verdict": "done", "head": HEAD, "branch": "bw/a/1"}))
+    (dead,) = recovery_state(play.entries).unsettled_runs()
+    assert dead.back(IssueId("a")).mark == NEEDS_APPROVAL
 
 
 def test_an_approved_branch_lands_and_closes_its_issue() -> None:
@@ -182,6 +201,97 @@ def test_a_person_may_have_it_done_again_instead() -> None:
     play = awaiting()
     (said,) = playbook.of(play.do(RetryAskedFor(T, (IssueId("a"),))), Answer)
     assert said.error, "it is done: 'reject' says what is wrong"
+
+
+# --- the gate ahead of approval -------------------------------------------------------------------
+
+
+def gated(play: Play, verdict: str = "green", commit: str = HEAD) -> list[rec.BranchGated]:
+    """The lander says that a gate has a verdict on the branch of ``a``."""
+    news = ld.GatedAhead("a", commit, verdict, TIP, "" if verdict == "green" else "it was killed")
+    return records(play.do(ev.LanderSaid(news)), rec.BranchGated)
+
+
+def to_gate() -> tuple[Play, list[ld.Order]]:
+    """A fleet with a gate and a branch that awaits approval, and what its lander was told."""
+    play = new_play(approve=True, verify="make test")
+    play.working("a")
+    play.do(playbook.done(1, "a", receipt=work_of("a")))
+    return play, orders(play.answer())
+
+
+def test_the_lander_gates_it_once_the_tracker_knows_that_it_waits() -> None:
+    play, told = to_gate()
+    assert told == [play.core.issues.known["a"].landing]
+    assert isinstance(told[0], ld.Add) and told[0].awaits
+
+
+def test_its_verdict_is_shown_with_it_and_outlives_the_run() -> None:
+    play, _ = to_gate()
+    assert status(play.board, 1.0)["approvals"][0]["gate"] is None
+    assert gated(play) and not gated(play, commit="f" * 40), "that is another branch"
+    (row,) = status(play.board, 1.0)["approvals"]
+    assert row["gate"]["text"] == f"verify passes on {TIP[:12]}"
+    later = new_play(
+        approve=True, verify="make test", checkpointed=recovery_state(play.entries).checkpoint()
+    )
+    assert status(later.board, 1.0)["approvals"] == [row]
+    assert not orders([*later.first, *later.quiet()]), "it was gated"
+
+
+def test_a_killed_run_leaves_the_gate_to_the_next_one() -> None:
+    play, _ = to_gate()
+    kept = recovery_state(play.entries).checkpoint()
+    later = new_play(approve=True, verify="make test", checkpointed=kept)
+    (add,) = orders([*later.first, *later.quiet()])
+    assert isinstance(add, ld.Add) and add.awaits
+
+
+def test_what_is_red_goes_back_to_its_agent_and_is_gated_anew() -> None:
+    play, _ = to_gate()
+    gated(play, "none")
+    play.do(ev.LanderSaid(ld.Refused("a", 1, "verify", "1 failed")))
+    assert play.settlement().action is Action.REOPEN and play.settlement().mark == ""
+    settled(play)
+    past = play.core.issues.known["a"].retry_entry
+    assert past is not None and past.mend is not None and past.repairs == 1
+
+
+def test_what_nobody_mends_is_quarantined_and_its_label_is_taken_off() -> None:
+    play = new_play(approve=True, verify="make test", landing=replace(LANDING, repairs_max=0))
+    play.working("a")
+    play.do(playbook.done(1, "a", receipt=work_of("a")))
+    settled(play)
+    play.do(ev.LanderSaid(ld.Refused("a", 1, "verify", "1 failed")))
+    assert play.core.issues.known["a"].standing is Standing.QUARANTINED
+    assert (play.settlement().action, play.settlement().mark) == (Action.CONFIRM, "")
+    settled(play)
+    assert play.core.issues.known["a"].standing is Standing.QUARANTINED
+
+
+def test_a_verdict_on_what_was_approved_meanwhile_changes_nothing() -> None:
+    play, _ = to_gate()
+    approve(play)
+    assert not gated(play)
+
+
+def test_a_run_ends_when_the_gates_ahead_of_approval_have_ended() -> None:
+    play = new_play(approve=True, verify="make test", until_empty=True)
+    play.answer(listed=["a"])
+    play.join(1)
+    play.answer("a")
+    play.do(playbook.done(1, "a", receipt=work_of("a")))
+    play.do(playbook.lost(1))
+    for _ in range(100):
+        play.quiet()
+        play.wait(10.0)
+    assert play.ended is None
+    gated(play)
+    play.do(ev.LanderSaid(ld.Idle()))
+    for _ in range(10):
+        play.quiet()
+        play.wait(10.0)
+    assert play.ended == 7
 
 
 def test_approving_writes_who_was_approved_before_anything_lands() -> None:

@@ -12,7 +12,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.history import FAILURES, Fate, History, fold
 from beads_workers.core.landing import Add
 from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.ui.findings import money_of
+from beads_workers.ui.findings import lanes, money_of
 from tests.support import landings
 from tests.support.journals import BEGAN_AT, Script, agents_night, night, of, started
 
@@ -137,6 +137,17 @@ def test_a_worker_that_is_killed_at_the_stop_has_not_died_on_the_fleet() -> None
     script.add(3.0, rec.WorkerExited("W1", 11, 137))
     (life,) = account(script).workers
     assert (life.status, life.dismissed, life.died) == (137, True, False)
+
+
+@pytest.mark.parametrize("then", ["running", "paused", "stopping"])
+def test_the_wait_for_its_time_is_no_pause_and_has_a_length(then: str) -> None:
+    script = begun()
+    script.add(1.0, rec.RunChanged("waiting", "--start-at", until=BEGAN_AT + 7200.0))
+    script.add(7200.0, rec.RunChanged(then))
+    history = account(script)
+    assert [(s.began, s.ended, s.text) for s in history.waits] == [(1.0, 7200.0, "--start-at")]
+    assert len(history.pauses) == (then == "paused")
+    assert ("waiting", history.waits) in lanes(history)
 
 
 def test_trouble_and_pauses_have_a_beginning_and_an_end() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from beads_workers.core import journal, limits
 from beads_workers.core import journal as rec
 from beads_workers.core.journal import KINDS, Entry, Record, decode, encode
-from beads_workers.core.landing import Add, Mend
+from beads_workers.core.landing import Add, GatedAhead, Mend
 from beads_workers.core.model import Arguments
 from beads_workers.core.money import Spend
 from beads_workers.core.night import NightSoFar
@@ -31,6 +31,7 @@ SAMPLES: dict[str, Any] = {
     "Arguments | None": Arguments((1, ["b"]), {"c": None}),
     "NightSoFar": NightSoFar("run", 2, 1.5, 0.5, 900, 1),
     "Spend | None": Spend(Tokens(1), 0.5, 2, 1),
+    "GatedAhead | None": GatedAhead("x", "c", "green", "t"),
     "Mend | None": Mend("conflict", "c", ("f",)),
     "Receipt | None": Receipt("done", totals={"a": [1]}, usage={"m": Tokens(1)}, money=0.5),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from beads_workers.core import events as ev
@@ -30,9 +31,12 @@ LANDING = Landing("bw-landing/main", "f" * 40, "main")
 HEAD, BASE, TIP = "a" * 40, "b" * 40, "c" * 40
 
 
-def new_play(workers: int = 0, *, agents: bool = True, **others: Any) -> Play:
-    work = Work(agents=(CLAUDE,), lands=True) if agents else Work(command=("true",), lands=True)
-    return Play(workers, work=work, landing=LANDING, **others)
+def new_play(
+    workers: int = 0, *, agents: bool = True, verify: str | None = None, **others: Any
+) -> Play:
+    work = Work(agents=(CLAUDE,)) if agents else Work(command=("true",))
+    work = replace(work, lands=True, verify=verify)
+    return Play(workers, work=work, **{"landing": LANDING, **others})
 
 
 def work_of(issue_id: str, head: str = HEAD) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from beads_workers.core.budget import Budget, read_budget
 from beads_workers.core.model import IssueId
-from beads_workers.core.money import Ledger, UnderWay
+from beads_workers.core.money import Ledger, UnderWay, told_later
 from beads_workers.core.night import NightSoFar
 from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.ui.findings import Costs
 
 ONE = Receipt("done", agent="claude", usage={"opus": Tokens(100, 10)}, money=0.5)
 UNPRICED = Receipt("unfinished", agent="codex", usage={"gpt": Tokens(1000)})
@@ -123,3 +124,24 @@ def test_a_budget_is_spent_when_it_is_reached() -> None:
     assert not Budget().is_spent(1e9, 10**9)
     assert Budget(dollars=5).dollars_left(2.0) == pytest.approx(3.0)
     assert Budget(tokens=5).dollars_left(2.0) is None
+
+
+@pytest.mark.parametrize(
+    ("reported", "session", "later"),
+    [
+        (1600, "s", {"r.1"}),
+        (600, "s", set()),  # A program whose total begins anew.
+        (1600, "other", set()),
+        (0, "s", set()),
+    ],
+)
+def test_money_told_later_pays_for_what_its_total_includes(
+    reported: int, session: str, later: set[str]
+) -> None:
+    cut = Receipt("unfinished", session="s", usage={"m": Tokens(900, 100)}, unpriced=0)
+    totals = {"session": session, "reported": {"m": [reported, 0, 0, 0, 0.5]}}
+    told = Receipt("done", session=session, usage={"m": Tokens(500, 100)}, money=0.5, totals=totals)
+    assert told_later([("r.1", cut), ("r.2", told)]) == later
+    spend = Costs()
+    spend.add_attempt(cut, was_cut=True, later=bool(later))
+    assert (spend.unpriced, spend.later) == ((0, 1000) if later else (1000, 0))

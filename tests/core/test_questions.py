@@ -264,6 +264,14 @@ def test_a_retry_forgets_the_question() -> None:
     assert "a" not in play.core.issues.known
 
 
+def test_a_retry_opens_an_issue_that_was_answered_by_a_close() -> None:
+    play = waiting()
+    play.do(RetryAskedFor(T, (IssueId("a"),)))
+    (dead,) = recovery_state(play.entries).unsettled_runs()
+    assert dead.answered == dead.reopened == ("a",), "a next run opens it as well"
+    assert settles(play).taken_back, "'bd human respond' answers, and closes"
+
+
 def test_a_lost_attempt_after_the_answer_is_given_it_again() -> None:
     play = waiting()
     listens(play, comment(play))

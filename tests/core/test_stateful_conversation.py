@@ -35,7 +35,14 @@ from beads_workers.core.requests.approve import ApprovedByPerson
 from beads_workers.core.requests.reject import RejectedByPerson
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.settings import Work
-from beads_workers.core.source import Action, Result, Settlement, answers, read_replies
+from beads_workers.core.source import (
+    Action,
+    Result,
+    Settlement,
+    answers,
+    read_replies,
+    reopening,
+)
 from beads_workers.core.wire import Done, Task, Wait
 from beads_workers.trackers.issue import TrackerIssue
 from beads_workers.trackers.settlement_rules import Ownership
@@ -68,7 +75,7 @@ class Account:
     since. ``out``: quarantined; ``opened``: by a person, in the tracker. ``commit``: finished work
     that was not given back, the last of ``commits``; ``approved``: commits that a person wants to
     land; ``landed``: the one that did. ``remarks``: of a rejection, for the next attempt.
-    ``ended``: a person has closed it.
+    ``ended``: a person has closed it. ``opens``: the fleet opens it, whoever closes it meanwhile.
     """
 
     asks: bool
@@ -86,6 +93,7 @@ class Account:
     remarks: str = ""
     ended: bool = False
     landed: str = ""
+    opens: bool = False
 
     def begins(self, task: Task, comments: Sequence[object]) -> None:
         """An attempt begins: it is told all that the last ones did not get done, and no more."""
@@ -104,7 +112,7 @@ class Account:
             assert [each.text for each in found] == self.answers
         if self.remarks:
             assert told["earlier"]["lesson"] == f"{REMARKS}\n\n{self.remarks}"
-        self.waits = self.opened = False
+        self.waits = self.opened = self.opens = False
 
     def done(self, commit: str) -> None:
         """An attempt has succeeded; its worker's result is spooled if nobody reads it."""
@@ -137,6 +145,12 @@ class Account:
         self.answers = []
         self.landed = ""
         self.waits = self.out = self.opened = False
+
+    def retried(self) -> None:
+        """A person wants another attempt, at a question even if somebody has closed the issue."""
+        self.opens = self.waits
+        self.ended = self.ended and not self.waits
+        self.forget()
 
     @property
     def may_land(self) -> bool:
@@ -204,6 +218,18 @@ class Conversation(RuleBasedStateMachine):
         news = ld.Refused(issue_id, add.attempt, "conflict", "<<<<<<<", ("shop.py",), TIP)
         self._tell(ev.LanderSaid(news), rec.LandingEnded, self.of[issue_id].given_back)
 
+    @precondition(lambda self: self.play and self.looks)
+    @rule(data=st.data(), verdict=st.sampled_from(["green", "none", "conflict"]))
+    def a_gate_ends_ahead_of_approval(self, data: st.DataObject, verdict: str) -> None:
+        """A branch that conflicts goes back unseen."""
+        add = self.looks.pop(data.draw(st.sampled_from(sorted(self.looks))))
+        if verdict != "conflict":
+            self._tell(ev.LanderSaid(ld.GatedAhead(add.issue_id, add.commit, verdict, TIP)))
+            return
+        news = ld.Refused(add.issue_id, add.attempt, "conflict", "<<<<<<<", ("shop.py",), TIP)
+        account = self.of[add.issue_id]
+        self._tell(ev.LanderSaid(news), rec.LandingEnded, account.given_back)
+
     # --- people -------------------------------------------------------------------------------
 
     @rule(issue_id=st.sampled_from(ISSUES), told=st.booleans())
@@ -233,7 +259,7 @@ class Conversation(RuleBasedStateMachine):
     def a_person_closes(self, data: st.DataObject) -> None:
         """An answer that nobody has read yet makes another thing of a close: see above."""
         issue_id = data.draw(st.sampled_from(self._in(BLOCKED, OPEN)))
-        if not self.of[issue_id].answers:
+        if not (self.of[issue_id].answers or self.of[issue_id].opens):
             self.tracker.put(issue_id, "closed", "")
             self.of[issue_id].ended = True
 
@@ -249,18 +275,18 @@ class Conversation(RuleBasedStateMachine):
     @precondition(lambda self: self._with_past())
     @rule(data=st.data())
     def a_person_retries(self, data: st.DataObject) -> None:
-        """It forgets all questions. Nobody does it who has just answered by closing the issue."""
+        """It forgets all questions, also of an issue that was answered by a close."""
         issue_id = data.draw(st.sampled_from(self._with_past()))
         account = self.of[issue_id]
-        if account.answers and self._holding(issue_id) == CLOSED:
-            return
+        if account.ended and account.opened:
+            return  # Whether it still waits depends on what the fleet has read.
         if self.play is not None:
             asked = RetryAskedFor(T, (IssueId(issue_id),))
-            self._tell(asked, rec.RetryAsked, lambda _: account.forget())
-        elif self._settle_without_fleet(Settlement(Action.REOPEN, IssueId(issue_id))):
+            self._tell(asked, rec.RetryAsked, lambda _: account.retried())
+        elif self._settle_without_fleet(reopening(IssueId(issue_id), account.waits)):
             # Nobody may have heard that its branch has landed: it is done once more.
             self.git.pop(issue_id, None)
-            account.forget()
+            account.retried()
 
     @precondition(lambda self: self.play and self._finished())
     @rule(data=st.data(), newest=st.integers(0, 3))
@@ -327,6 +353,7 @@ class Conversation(RuleBasedStateMachine):
         self.journals[run_id] = []
         self.source = MemorySource(actor=f"actor/{run_id}", tracker=self.tracker)
         self.orders: dict[str, ld.Add] = {}
+        self.looks: dict[str, ld.Add] = {}
         self.tasks: dict[ConnId, Task] = {}
         self.waiting: list[ConnId] = []
         self.awaited: tuple[type[Record] | None, Callable[[Any], None]] = None, lambda _: None
@@ -339,7 +366,7 @@ class Conversation(RuleBasedStateMachine):
             checkpointed=last.checkpoint(),
             policy=POLICY,
             approve=self.approve,
-            work=Work(agents=(CLAUDE,), lands=True),
+            work=Work(agents=(CLAUDE,), lands=True, verify="make test"),
             landing=LANDING,
         )
         told = sum(isinstance(command, Write) for command in self.play.first)
@@ -533,7 +560,7 @@ class Conversation(RuleBasedStateMachine):
     def _die(self) -> None:
         self.clock = self._now()
         self.play = self.records_left = None
-        self.tasks, self.orders, self.waiting = {}, {}, []
+        self.tasks, self.orders, self.looks, self.waiting = {}, {}, {}, []
 
     def _spawned(self, worker_id: str) -> None:
         self.conns += 1
@@ -553,11 +580,17 @@ class Conversation(RuleBasedStateMachine):
             case ld.Add():
                 account = self.of[order.issue_id]
                 assert order.commit == account.commit, "that is not its newest work"
+                if order.awaits:
+                    assert account.asks
+                    self.looks[order.issue_id] = order
+                    return
+                self.looks.pop(order.issue_id, None)
                 assert account.may_land, "nobody has approved it"
                 assert not account.ended or account.landed, "a person has closed it"
                 self.orders[order.issue_id] = order
             case ld.CancelLanding(issue_id):
                 self.orders.pop(issue_id, None)
+                self.looks.pop(issue_id, None)
             case _:
                 pass
 

@@ -13,6 +13,7 @@ import pytest
 from tests.support.agent_projects import AgentProject
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome, git
+from tests.support.worktrees import person
 
 pytestmark = pytest.mark.daily(2)
 
@@ -32,8 +33,8 @@ def awaiting(fleet: Fleet) -> dict[str, Any]:
     fleet.started()
 
     def row() -> Any:
-        landing = fleet.status()["landing"]
-        return landing and landing["awaiting_approval"] and landing["awaiting_approval"][0]
+        rows = fleet.status()["approvals"]
+        return rows and rows[0]
 
     found: dict[str, Any] = until(row)
     return found
@@ -43,11 +44,17 @@ def landed(project: AgentProject) -> str:
     return git(project.folder, "show", "bw-landing/main:a.py").strip()
 
 
+def labels(fleet: Fleet) -> list[str]:
+    (issue,) = json.loads(fleet.call("list", "--all", "--json").stdout)
+    return list(issue.get("labels", ()))
+
+
 def test_a_branch_lands_once_it_was_looked_at_and_approved(
     start: Any, project: AgentProject
 ) -> None:
     fleet: Fleet = start(project, *OPTIONS)
     issue_id = awaiting(fleet)["issue_id"]
+    assert labels(fleet) == ["needs-approval"]
     blind = fleet.call("approve", issue_id)
     assert blind.returncode != 0 and "not looked at" in blind.stderr
     assert "a.py" not in git(project.folder, "ls-tree", "--name-only", "bw-landing/main")
@@ -56,6 +63,7 @@ def test_a_branch_lands_once_it_was_looked_at_and_approved(
     assert fleet.call("approve", issue_id).returncode == 0
     until(lambda: project.statuses() == ["closed"])
     assert landed(project) == "pounds"
+    assert labels(fleet) == []
 
 
 def test_a_rejected_branch_comes_back_from_the_same_session(
@@ -74,6 +82,27 @@ def test_a_rejected_branch_comes_back_from_the_same_session(
     assert landed(project) == "euros"
     sessions = {row["receipt"]["session"] for row in fleet.journal("finished")}
     assert len(sessions) == 1
+
+
+def test_a_branch_is_gated_while_it_waits_and_lands_at_once(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS, "--verify", "grep -q . a.py")
+    issue_id = awaiting(fleet)["issue_id"]
+    gate = until(lambda: awaiting(fleet)["gate"])
+    tip = git(project.folder, "rev-parse", "bw-landing/main")
+    text = f"verify passes on {tip[:12]}"
+    assert gate == {"verdict": "green", "tip": tip, "text": text}
+    for command in (("why", issue_id), ("report",), ("status",)):
+        assert text in fleet.call(*command).stdout, command
+    assert git(project.folder, "rev-parse", "bw-landing/main") == tip, "nobody has approved it"
+    fleet.call("diff", issue_id)
+    assert fleet.call("approve", issue_id).returncode == 0
+    until(lambda: project.statuses() == ["closed"])
+    ended = [
+        row for row in fleet.journal("gate_ran") if row.get("issues") and row["state"] == "green"
+    ]
+    assert [row.get("kept", False) for row in ended] == [False, True]
 
 
 @pytest.mark.parametrize("at", ["awaiting", "approved"])
@@ -129,3 +158,26 @@ def test_the_command_that_opens_the_session_is_printed(start: Any, project: Agen
     (end,) = fleet.journal("finished")
     assert printed.strip().endswith(f"&& claude --resume {end['receipt']['session']}")
     assert Path(printed.split()[1]).is_dir()
+
+
+def test_a_session_that_runs_is_not_opened_and_one_that_a_person_has_open_is_not_resumed(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS)
+    issue_id = awaiting(fleet)["issue_id"]
+    idle = fleet.call("session", issue_id)
+    assert not idle.stderr
+    worktree = Path(idle.stdout.split()[1])
+    with person(worktree) as who:
+        assert fleet.call("reject", issue_id, "use euros").returncode == 0
+        until(lambda: f"you stand in its worktree ({who})" in fleet.call("why", issue_id).stdout)
+        assert len(fleet.journal("finished")) == 2
+    until(lambda: any(row["issue_id"] == issue_id for row in fleet.status()["workers"]))
+    opened = fleet.call("session", issue_id, "--open")
+    assert opened.returncode != 0 and "runs now" in opened.stderr
+    printed = fleet.call("session", issue_id)
+    assert "note: " in printed.stderr and printed.stdout == idle.stdout
+    until(lambda: awaiting(fleet) and fleet.call("diff", issue_id).stdout.count("+euros"))
+    first, waited, second = fleet.journal("finished")
+    assert (waited["outcome"], waited.get("charged", 0)) == ("cancelled", 0)
+    assert first["receipt"]["session"] == second["receipt"]["session"]

@@ -67,7 +67,11 @@ def test_the_wheel_has_the_data_the_types_and_the_worker_in_bash(package: Packag
     with zipfile.ZipFile(package.wheel) as archive:
         held = {*archive.namelist()}
         [bash] = [each for each in archive.infolist() if each.filename.endswith("/bw-worker.sh")]
-    assert {"beads_workers/py.typed", "beads_workers/ui/web.js"} <= data <= held
+    assert (
+        {"beads_workers/py.typed", "beads_workers/ui/web.js", "beads_workers/ui/web_attempt.js"}
+        <= data
+        <= held
+    )
     assert bash.external_attr >> 16 & 0o111
     ours = ("beads_workers/", f"beads_workers-{__version__}.d")
     assert [name for name in held if not name.startswith(ours)] == []

@@ -131,6 +131,18 @@ def test_an_issue_opened_by_hand_is_told_that_nobody_answered(
     assert git(project.folder, "show", "bw-landing/main:a.py").strip() == "none"
 
 
+def test_a_retry_right_after_an_answer_by_a_close_opens_the_issue(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
+    issue_id = asked(fleet)["issue_id"]
+    assert fleet.call("comment", issue_id, "call it FOO").returncode == 0
+    assert fleet.call("close", issue_id).returncode == 0
+    assert fleet.call("retry", issue_id).returncode == 0
+    until(lambda: len(fleet.journal("finished")) == 2, 90)
+    until(lambda: project.statuses() == ["closed"], 90)
+
+
 def test_where_nobody_answers_the_agent_is_told_so(
     start: Any, project: AgentProject, api: ModelApi
 ) -> None:

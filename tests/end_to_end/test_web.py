@@ -9,51 +9,31 @@ import signal
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beads_workers.cli import web
+from beads_workers.cli.attempts import read_view
+from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.runtime.locks import is_locked
+from beads_workers.ui import viewer
+from beads_workers.ui.attempt import Pin, about, actions
+from beads_workers.ui.backlog import IssueBacklog
+from beads_workers.ui.bindings import BUTTONS
+from beads_workers.ui.issues import issues
 from tests.end_to_end.conftest import StartFleet
 from tests.support.agent_projects import AgentProject
 from tests.support.browser import Browser, Page
+from tests.support.contrast import UNREADABLE
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, until
 from tests.support.journals import HOSTILE_TITLES
 from tests.support.real_agents import AgentHome, git
-from tests.support.web import COMMIT, DIFFSTAT, QUESTION, Served, full_house
-
-CONTRAST_LEAST = 4.5
-
-UNREADABLE = """(() => {
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
-  const ground = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const colour = parse(getComputedStyle(at).backgroundColor);
-      if (colour.length === 3 || colour[3] === 1) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const faults = [];
-  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const node = walk.currentNode.parentElement;
-    if (!walk.currentNode.data.trim() || !node.checkVisibility()) continue;
-    if (node.closest("script, style")) continue;
-    const style = getComputedStyle(node);
-    const ink = parse(node.closest("svg") ? style.fill : style.color);
-    const [a, b] = [light(ink), light(ground(node))].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < LEAST) faults.push([ratio.toFixed(2), walk.currentNode.data.slice(0, 40)]);
-  }
-  return faults;
-})()""".replace("LEAST", str(CONTRAST_LEAST))
-"""Text that is seen, with too little contrast to what lies below it."""
+from tests.support.slow_line import SlowLine
+from tests.support.web import COMMIT, DIFFSTAT, QUESTION, Served, busy_night, full_house
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +113,46 @@ def test_what_a_person_is_to_type_and_what_was_spent_stand_as_they_are_meant(
     page.close()
 
 
+def test_a_page_that_was_there_all_the_time_shows_what_one_does_that_has_just_come(
+    browser: Browser,
+) -> None:
+    served = Served()
+    nights = busy_night(30, 60)
+    served.tell(next(nights))
+    early = drawn(browser, served.url, alone=True)
+    for snapshot in islice(nights, 60):
+        served.tell(snapshot)
+        done = snapshot["totals"]["done"]
+        early.until(f"document.title.startsWith('{done}/')")
+    served.tell({**snapshot, "workers": snapshot["workers"][3:], "accounts": []})
+    early.until("document.querySelectorAll('#workers li').length === 27")
+    late = drawn(browser, served.url, alone=True)
+    shown = "document.querySelector('main').textContent.replace(/\\d+ s/g, '')"
+    late.until(f"{shown} === {json.dumps(early.value(shown))}")
+    for page in (early, late):
+        assert page.complaints() == []
+        page.close()
+    served.close()
+
+
+def test_a_slow_line_is_no_hindrance(browser: Browser) -> None:
+    served = Served(controls=True)
+    served.shown.begin()
+    rows = [("W1", f"e-{n}", f"case {n}", 1, n, n + 0.8, "error") for n in range(3000)]
+    served.shown.add(rows)
+    served.tell(next(busy_night(100, 500)))
+    line = SlowLine(served.port, delay=0.1, rate=64_000)
+    page = drawn(browser, served.url.replace(str(served.port), str(line.port)), 400)
+    page.until("document.querySelectorAll('#timeline rect.bar').length >= 3000")
+    assert line.received < 90_000, "of the page, a hundred workers and three thousand attempts"
+    page.click("#workers .row")
+    page.until("document.getElementById('lines').textContent.includes('all is well')")
+    assert page.complaints() == []
+    page.close()
+    line.close()
+    served.close()
+
+
 def test_no_text_of_anybody_becomes_markup(browser: Browser, house: Served) -> None:
     page = drawn(browser, house.url)
     page.click("#workers .row")
@@ -202,23 +222,30 @@ def test_what_a_person_says_yes_to_is_asked_and_nothing_else(
 ) -> None:
     page = drawn(browser, house.url, width)
     seen = "document.getElementById('question').open"
-    for button, answer in (("#pause", "#question [value='']"), ("#stop", "#question [value='']")):
+    for button in ("#drain", "#stop", "#retry-all"):
         page.click(button)
         page.until(seen)
-        page.click(answer)
+        page.click("#question [value='']")
         page.until(f"!{seen}")
-    assert house.asked == []
+    assert house.asked == [], "what cannot be undone is asked about"
     page.click("#workers .row")
+    page.until("document.getElementById('release') !== null")
     say_yes(page, house, "#release")
     page.click("#close")
-    for button in ("#pause", "#more", "#fewer", "#aside button", "#stop"):
+    for button in ("#pause", "#more", "#fewer", "#aside .again"):
+        before = len(house.asked)
+        page.click(button)
+        until(lambda before=before: len(house.asked) > before)
+        assert not page.value(seen), "what can be undone is done"
+    for button in ("#drain", "#stop"):
         say_yes(page, house, button)
     assert house.asked == [
         ("bw.release", {"issue_ids": ["app-1"]}),
         ("bw.pause", {}),
-        ("bw.scale", {"workers": 9}),
-        ("bw.scale", {"workers": 7}),
+        ("bw.scale", {"workers": 1, "relative": True}),
+        ("bw.scale", {"workers": -1, "relative": True}),
         ("bw.retry", {"issue_ids": ["x-1"]}),
+        ("bw.stop", {"drain": True}),
         ("bw.stop", {}),
     ]
     assert page.complaints() == []
@@ -231,10 +258,10 @@ def test_a_page_that_may_only_look_has_no_buttons_for_more(browser: Browser) -> 
     page = drawn(browser, served.url)
     page.click("#workers .row")
     page.until("document.getElementById('lines').textContent.includes('all is well')")
-    more = "#controls, #release, .again, #retry-all, .decisions button, .decisions textarea"
+    more = "#controls, #acts *, .again, .again-all, #retry-all, .form button, textarea"
     hidden = f"![...document.querySelectorAll('{more}')].some((e) => e.checkVisibility())"
     assert page.value(hidden)
-    assert page.value("document.querySelectorAll('.decisions pre').length") == 3
+    assert page.value("document.querySelectorAll('.decisions pre:not([hidden])').length") == 3
     first = full_house(2) | {"queue": dict.fromkeys(full_house()["queue"], 0)}
     first["source_calls"] |= {"now": "listing", "count": 0}
     served.tell(first)  # Nobody knows yet what is to do.
@@ -334,12 +361,12 @@ def test_a_half_typed_text_outlives_all_that_happens_meanwhile(
     page.type("it")
     assert page.value(f"document.activeElement === {box}")
     assert page.value(f"{box}.value") == "call it FOO", "neither focus nor place is lost"
-    happens([], "!document.getElementById('asking').checkVisibility()", landing=None)
+    happens([], "!document.getElementById('asking').checkVisibility()", landing=None, approvals=[])
     for commit in ("f" * 40, "e" * 40):
-        newer = full_house()["landing"]
-        newer["awaiting_approval"][0]["commit"] = commit
+        newer = full_house()["approvals"]
+        newer[0]["commit"] = commit
         seen = f"document.querySelector('#awaiting .dim')?.textContent.includes({commit[:12]!r})"
-        happens([first, second], seen, landing=newer)
+        happens([first, second], seen, approvals=newer)
     assert page.value(f"{box}.value") == "call it FOO", "its card was away for a moment"
     assert page.value(BOX.format("Remarks on a-1") + ".value") == "use eu"
     house.shown.say("fleet", {"state": "lost"})
@@ -355,20 +382,133 @@ def test_a_half_typed_text_outlives_all_that_happens_meanwhile(
     page.close()
 
 
-def test_the_log_of_a_worker_that_left_stays_and_is_not_asked_for_again(
-    browser: Browser, house: Served
-) -> None:
+def test_an_open_attempt_stays_whatever_begins_or_ends(browser: Browser, house: Served) -> None:
     page = drawn(browser, house.url)
     page.click("#workers .row")
     page.until("document.getElementById('lines').textContent.includes('all is well')")
-    house.tell({**full_house(), "workers": []})
-    page.until("document.getElementById('log-title').textContent.includes('W1 has left')")
-    assert page.value("document.getElementById('lines').textContent.includes('all is well')")
-    asked = "performance.getEntriesByType('resource').filter((e) => e.name.includes('log?')).length"
-    before = page.value(asked)
-    now = page.value("performance.now()")
-    page.until(f"performance.now() > {now} + 2200")  # It asks once a second.
-    assert page.value(asked) == before
+    title = page.value(TEXT.format("log-title"))
+    assert title == "app-1 attempt 1 on W1: Say what went wrong"
+    workers = full_house()["workers"]
+    workers[0] |= {"issue_id": "app-9", "title": "another", "attempt": 2, "elapsed_seconds": 0.1}
+    for shown in (workers, workers[1:], []):
+        house.tell({**full_house(), "workers": shown})
+        page.until(f"document.querySelectorAll('#workers li').length === {len(shown)}")
+        assert page.value(TEXT.format("log-title")) == title
+        assert page.value("document.getElementById('lines').textContent.includes('all is well')")
+    page.press("Escape")
+    page.until("document.getElementById('log').hidden")
+    assert page.complaints() == []
+    page.close()
+
+
+ROWS = {
+    "#needs .opens": "q-1",
+    "#asking .opens": "q-1",
+    "#awaiting .opens": "a-1",
+    "#ended .opens": "a-1",
+    "#waiting .opens": "e",
+    "#landed .opens": "d",
+    "#aside .opens": "x-1",
+    "#detail .opens": "app-4",
+}
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_each_row_leads_to_its_attempt_by_mouse_and_by_keyboard(
+    browser: Browser, house: Served, width: int
+) -> None:
+    page = drawn(browser, house.url, width)
+    page.value("document.getElementById('timeline').focus()")
+    page.press("ArrowLeft")
+    page.until("document.querySelector('#detail .opens') !== null")
+    for selector, issue in ROWS.items():
+        page.click(selector)
+        page.until(f"{TEXT.format('log-title')}.split(/[ :]/)[0] === {issue!r}")
+        page.press("Escape")
+        page.until("document.getElementById('log').hidden")
+        focused = f"document.activeElement === document.querySelector({selector!r})"
+        assert page.value(focused), "the focus goes back to where it was"
+    page.value("document.getElementById('timeline').focus()")
+    for key in ("ArrowDown", "ArrowDown", "ArrowUp"):
+        page.press(key)
+    page.press("Enter")
+    page.until(f"{TEXT.format('log-title')}.startsWith('app-3 ')")
+    assert page.complaints() == []
+    page.close()
+
+
+def test_an_attempt_is_read_from_end_to_end(browser: Browser, house: Served) -> None:
+    page = drawn(browser, house.url)
+    page.click("#workers .row")
+    lines = "document.getElementById('lines')"
+    page.until(f"{lines}.textContent.includes('line 59')")
+    assert page.value(f"{lines}.scrollTop + {lines}.clientHeight >= {lines}.scrollHeight - 1")
+    page.click("#find")
+    page.type("LINE 4")
+    page.until("document.getElementById('hits').value === '1 of 11'")
+    page.press("Enter")
+    page.until("document.querySelector('.hit.at').textContent.includes('line 40')")
+    assert page.value("document.querySelector('.line .t').checkVisibility()") is False
+    page.click("#times")
+    time = "document.querySelector('.line .t').textContent"
+    page.until(f"/^\\d\\d:\\d\\d:\\d\\d$/.test({time})")
+    page.click("#wrap")
+    assert page.value("getComputedStyle(document.querySelector('.line')).whiteSpace") == "pre"
+    page.click("#tab-diff")
+    page.until("document.querySelectorAll('#diff .plus, #diff .minus').length === 2")
+    assert HOSTILE_TITLES[0] in page.value(TEXT.format("diff"))
+    page.press("ArrowRight")
+    page.until("document.querySelector('#about h3').textContent === 'why app-1'")
+    page.until(f"document.getElementById('about').textContent.includes({HOSTILE_TITLES[0]!r})")
+    assert page.complaints() == []
+    page.close()
+
+
+HIDE = (
+    "Object.defineProperty(document, 'hidden', {{value: {}, configurable: true}});"
+    " document.dispatchEvent(new Event('visibilitychange'))"
+)
+ICON = "decodeURIComponent(document.querySelector('link[rel=icon]').href)"
+
+
+def test_the_title_and_the_icon_count_what_is_given_up_and_what_waits_for_a_person(
+    browser: Browser, house: Served
+) -> None:
+    page = drawn(browser, house.url)
+    shown = full_house()
+    person = shown["queue"]["quarantined"] + 3
+    everything = (
+        f"{shown['totals']['done']}/{shown['totals']['done'] + 5 + person} ({person}!) project"
+    )
+    assert page.value("document.title") == everything
+    icon = page.value(ICON)
+    house.shown.say("fleet", {"state": "lost"})
+    page.until(f"document.title.includes(' gone ') && {ICON} !== {icon!r}")
+    assert page.complaints() == []
+    page.close()
+
+
+def test_a_page_in_the_background_still_counts_and_says_what_needs_a_person(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    go = embedded.folder / "go"
+    embedded.create_many([{"title": "fails"}])
+    task = f"while [ ! -e {go} ]; do sleep 0.05; done; exit 1"
+    arguments = ("-n", "1", "--max-attempts", "1", "--until-empty", "--", "sh", "-c", task)
+    fleet = webbed(embedded, *arguments)
+    page = drawn(browser, url_of(fleet))
+    # What the browser would show, and that time passes: a tab in the background is slow.
+    page.value(
+        "window.Notification = class { static permission = 'granted';"
+        " constructor(title, more) { (window.noticed ??= []).push([title, more.body]); } }; 0"
+    )
+    page.value(HIDE.format("true"))
+    page.until("document.title.startsWith('0/1')")
+    go.touch()
+    assert fleet.wait() == 7
+    page.until("document.title.startsWith('0/1 (1!) ended')")
+    said = "(window.noticed ?? []).map((each) => each[1]).join('; ')"
+    page.until(f"{said}.includes('1 issue needs you') && {said}.includes('the run has ended')")
     assert page.complaints() == []
     page.close()
 
@@ -376,15 +516,26 @@ def test_the_log_of_a_worker_that_left_stays_and_is_not_asked_for_again(
 def test_a_page_in_the_background_has_no_stream(browser: Browser, house: Served) -> None:
     page = drawn(browser, house.url)
     assert house.shown.viewers == 1
-    hide = (
-        "Object.defineProperty(document, 'hidden', {{value: {}, configurable: true}});"
-        " document.dispatchEvent(new Event('visibilitychange'))"
-    )
-    page.value(hide.format("true"))
+    page.value(HIDE.format("true"))
     until(lambda: [house.tell({"n": n}) for n in range(2)] and house.shown.viewers == 0)
     house.tell(full_house())
-    page.value(hide.format("false"))
+    page.value(HIDE.format("false"))
     page.until("document.getElementById('state').textContent === 'running'")
+    page.close()
+
+
+def test_the_end_of_a_run_is_read_by_somebody_who_touches_the_page(
+    browser: Browser, house: Served
+) -> None:
+    page = drawn(browser, house.url)
+    page.click("h1")
+    assert not house.shown.end_was_read, "it still runs"
+    house.shown.say("fleet", {"state": "ended", "until": 1.0})
+    page.until("document.getElementById('banner').textContent.includes('is served until')")
+    assert not house.shown.end_was_read, "a page that lies open has no reader"
+    page.click("h1")
+    until(lambda: house.shown.end_was_read)
+    assert page.complaints() == []
     page.close()
 
 
@@ -548,6 +699,121 @@ def test_a_night_is_talked_over_on_a_phone(
     assert page.value("document.documentElement.scrollWidth") == 400
     assert page.complaints() == []
     page.close()
+
+
+def test_an_attempt_that_awaits_approval_is_read_and_landed_on_a_phone(
+    browser: Browser, tmp_path: Path, home: AgentHome, webbed: Callable[..., Fleet]
+) -> None:
+    project = AgentProject(tmp_path, home)
+    said = f"&lt;b&gt; {HOSTILE_TITLES[0]}"
+    project.create_many(
+        [
+            {
+                "title": said,
+                "description": '[[stub: write b.py "<i>b</i>"]]',
+                "labels": ["land:ask"],
+            },
+            {"description": "[[stub: fail]]"},
+        ]
+    )
+    options = ("-n", "1", "--agent", "claude", "--max-attempts", "2", "--retry-delay", "0")
+    fleet = webbed(project, "--web-control", *options)
+    page = browser.open(url_of(fleet), 400)
+    page.until("document.querySelector('#awaiting .opens') !== null")
+    page.click("#awaiting .opens")
+    page.until(f"{TEXT.format('lines')}.includes('[beads-workers] agent claude')")
+    page.click("#tab-diff")
+    page.until(f"{TEXT.format('diff')}.includes('+<i>b</i>')")
+    page.click("#tab-about")
+    page.until(f"{TEXT.format('about')}.includes('awaits')")
+    # The page draws the same model as the dashboard: words, counts and order.
+    pin = Pin("bw-1", fleet.run_id)
+    view = read_view(fleet.state_directory, pin)
+    sections = "[...document.querySelectorAll('#about section')].slice(1).map((each) =>"
+    sections += " [each.querySelector('h3').textContent,"
+    sections += " [...each.querySelectorAll('.line, li')].map((e) => e.textContent.trimEnd())])"
+    drawn_ = [[heading, lines] for heading, lines in about(view, ()) if lines]
+    assert page.value(sections) == drawn_
+    acts = "[...document.querySelectorAll('#acts button')].map((each) => each.textContent)"
+    labels = {each.name: each.label for each in BUTTONS}
+    wanted = [labels[each.button] for each in actions("bw-1", fleet.status())]
+    assert page.value(acts) == wanted == ["Approve", "Reject"]
+    page.click("#acts .approve")
+    page.click("#yes")
+    until(lambda: project.statuses()[0] == "closed")
+    page.until(f"{TEXT.format('about')}.includes('bw-1 landed as')")
+    assert page.value(acts) == []
+    assert page.value("document.querySelectorAll('#log b, #log i').length") == 0
+    page.press("Escape")
+    # What failed, in the morning: its last attempt, and the one before.
+    page.until("document.querySelector('#aside .opens') !== null")
+    page.click("#aside .opens")
+    page.until(f"{TEXT.format('place')} === '2 of 2'")
+    page.click("#older")
+    page.until(f"{TEXT.format('place')} === '1 of 2'")
+    assert "attempt 1" in page.value(TEXT.format("log-title"))
+    page.until(f"{TEXT.format('acts')} === 'Try again'")
+    assert page.value("document.documentElement.scrollWidth") == 400
+    page.press("Escape")
+    assert page.complaints() == []
+    page.close()
+
+
+def test_all_issues_are_listed_by_state_as_the_dashboard_lists_them(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    waits = {"issue_id": "bw-4", "depends_on_id": "bw-3", "type": "blocks"}
+    rows = [{"priority": 0}] * 2 + [{"title": HOSTILE_TITLES[0]}, {"dependencies": [waits]}, {}]
+    embedded.create_many(rows)
+    task = "case $BW_ISSUE_ID in bw-1 | bw-2) echo no luck; exit 1;; esac; sleep 60"
+    fleet = webbed(embedded, "-n", "1", "--max-attempts", "1", "--", "sh", "-c", task)
+    page = drawn(browser, url_of(fleet), 400)
+    page.until("document.querySelectorAll('#aside .opens').length === 2")
+    page.click("#listed summary")
+    shown = "[...document.querySelectorAll('#states section')].map((each) =>"
+    shown += " [each.querySelector('h3').textContent,"
+    shown += " [...each.querySelectorAll('code')].map((e) => e.textContent)])"
+    page.until(f"{shown}.length === 4")
+    states = [["quarantined 2", ["bw-1", "bw-2"]], ["in progress 1", ["bw-3"]]]
+    assert page.value(shown) == [*states, ["ready 1", ["bw-5"]], ["blocked 1", ["bw-4"]]]
+    known = backlog_of(fleet.state_directory, fleet.status())
+    look = viewer.Look(pane=viewer.Pane.ISSUES, part=viewer.Part.ISSUES, backlog=known)
+    terminal = [row.plain for row in issues(fleet.status(), look, 0.0, 100, 40)]
+    headings = [" ".join(row.split()) for row in terminal[1:] if row[1].isalpha()]
+    assert headings == [heading for heading, _ in page.value(shown)]
+    assert "by bw-3" in page.value(TEXT.format("states"))
+    page.click("#sought")
+    page.type("BW-4")
+    page.until(f"{shown}.length === 1")
+    page.click("#states .opens")
+    page.until(f"{TEXT.format('log-title')}.startsWith('bw-4')")
+    page.until(f"{TEXT.format('lines')} === 'it printed nothing'")
+    assert page.complaints() == [] and page.value("document.documentElement.scrollWidth") == 400
+    page.close()
+
+
+def backlog_of(directory: Path, snapshot: dict[str, Any]) -> IssueBacklog:
+    """The backlog, as a dashboard asks for it."""
+    watched = BacklogWatch(directory)
+    found: IssueBacklog = until(lambda: watched.of(snapshot))
+    return found
+
+
+def test_reports_of_earlier_nights_are_opened_from_the_page(
+    browser: Browser, embedded: EmbeddedProject, webbed: Callable[..., Fleet]
+) -> None:
+    embedded.create_many([{"title": HOSTILE_TITLES[0]}])
+    fleet = webbed(embedded, "-n", "1", "--until-empty", "--", "true")
+    assert fleet.wait() == 0
+    page = drawn(browser, url_of(fleet), 400)
+    page.click("#nights")
+    page.until("document.querySelector('#nights-list a') !== null")
+    report = browser.open(page.value("document.querySelector('#nights-list a').href"), 400)
+    assert HOSTILE_TITLES[0] in report.value("document.body.textContent")
+    assert report.value("self.origin") == "null", "it is no page of this origin"
+    for each in (report, page):
+        assert each.complaints() == []
+        each.close()
 
 
 def test_an_open_page_finds_the_next_server(

@@ -222,7 +222,7 @@ def test_attempts_begin_in_worktrees_that_were_made_while_others_worked(
     top = repository(embedded)
     embedded.create_many([{} for _ in range(3)])
     with (embedded.folder / "beads-workers.toml").open("a") as file:
-        file.write("\n[worktree]\npool = 1\nsetup = 'echo run >>setup.local'\n")
+        file.write("\n[worktree]\nreuse = false\npool = 1\nsetup = 'echo run >>setup.local'\n")
     (top / ".gitignore").write_text("*.local\n.beads-workers/\n")
     git(top, "commit", "--quiet", "--all", "-m", "begin")
     seen = embedded.folder.parent / "seen"
@@ -283,7 +283,7 @@ def test_several_agents_in_one_checkout_need_a_word(embedded: EmbeddedProject) -
     assert "git worktree of your own" in apart.stdout
 
 
-def test_what_has_landed_leaves_no_worktree_and_one_command_to_type(
+def test_what_has_landed_leaves_no_branch_and_one_command_to_type(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:
     top = repository(embedded)
@@ -297,11 +297,40 @@ def test_what_has_landed_leaves_no_worktree_and_one_command_to_type(
     assert "1 branch holds work that has not landed" in fleet.output
     assert f"to bring what landed to main: {command}" in fleet.output
     assert git(top, "branch", "--list", "bw/*").split() == ["+", "bw/bad/1"]
-    assert [record.branch for record in Records(embedded.folder / ".beads-workers").all()] == [
-        "bw/bad/1"
-    ]
+    left = Records(embedded.folder / ".beads-workers").all()
+    assert [record.branch for record in left] == ["", "bw/bad/1"], "one stays for the next run"
     assert f"next: {command}" in call(embedded, "status").stdout
     git(top, *command.split()[1:])
     assert "next:" not in call(embedded, "status").stdout
     assert {"one", "two"} <= set(git(top, "ls-files").split())
+    fleet.leaves_nothing()
+
+
+def test_worktrees_of_landed_branches_are_used_again_and_stay_for_the_next_run(
+    embedded: EmbeddedProject, start: StartFleet
+) -> None:
+    top = repository(embedded)
+    (top / ".gitignore").write_text(".beads-workers/\n*.local\n")
+    git(top, "commit", "--quiet", "--all", "-m", "ignore")
+    with (embedded.folder / "beads-workers.toml").open("a") as file:
+        file.write("\n[worktree]\nsetup = 'date +%N >setup.local'\n")
+    seen = embedded.folder.parent / "seen"
+    script = f'echo "$(basename $(pwd)) $(cat *.local)" >>"{seen}"; touch left.local; {COMMIT}'
+    work = ("-n", "1", "--worktree", "--until-empty", "--verify", "true", "--skip-base-check")
+    for issues in (("a", "b", "c", "d"), ("e",)):
+        embedded.create_many([{"id": issue, "title": issue} for issue in issues])
+        fleet = start(embedded, *work, "--", "sh", "-c", script)
+        assert fleet.wait() == 0, fleet.said()
+    rows = [line.split() for line in seen.read_text().splitlines()]
+    names = {name for name, _ in rows}
+    assert all(len(row) == 2 for row in rows), "one attempt sees what another has left"
+    assert len(rows) == 5 and len({made for _, made in rows}) == len(names) < 5
+    shown = json.loads(call(embedded, "branches", "--json").stdout)
+    (staying,) = shown["staying"]
+    assert shown["branches"] == [] and Path(staying).name in names
+    assert f"1 worktree for the next run: {Path(staying).name}" in call(embedded, "branches").stdout
+    assert "1 worktree of earlier runs" in call(embedded, "doctor", "--worktree").stdout
+    assert git(top, "branch", "--list", "bw/*") == ""
+    call(embedded, "clean")
+    assert not Path(staying).exists() and Records(fleet.state_directory).all() == []
     fleet.leaves_nothing()

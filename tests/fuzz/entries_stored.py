@@ -12,7 +12,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core.framing import ProtocolError
 from beads_workers.core.history import fold
 from beads_workers.core.journal import KINDS, Entry
-from beads_workers.core.landing import Add, Mend
+from beads_workers.core.landing import Add, GatedAhead, Mend
 from beads_workers.core.model import Arguments
 from beads_workers.core.money import Spend
 from beads_workers.core.night import NightSoFar
@@ -37,6 +37,7 @@ EXAMPLES: dict[str, Any] = {
     "tuple[int, ...]": (0, 1, 2, 3, 4), "tuple[str, ...]": ("bd", "ready"),
     "Add | None": Add("a", 1, "r", "c", "b"), "Arguments | None": Arguments((1,), {"c": None}),
     "NightSoFar": NightSoFar("r", 2, 1.5, 0.5, 9), "Spend | None": Spend(money=0.5),
+    "GatedAhead | None": GatedAhead("x", "c", "green", "t"),
     "Mend | None": Mend("conflict", "c", ("f",)), "Receipt | None": Receipt("done", commits=("a",)),
 }  # fmt: skip
 

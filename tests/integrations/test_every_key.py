@@ -83,6 +83,7 @@ folder = "../trees"
 disk_floor = "2.5GB"
 pool = 3
 setup_reads = ["schema/*.sql"]
+reuse = false
 [landing]
 enabled = true
 on = "main"
@@ -125,7 +126,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
         True, "never", True, "main",
         "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,
-        3, ("schema/*.sql",),
+        3, ("schema/*.sql",), False,
         True, "main", True, "release", 3, "merge", "git push", ("node --version",), "origin",
         "{type}: {title:lower}", 80, (("bug", "fix"), ("feature", "feat"), ("task", "build")), True,
         "none", "none", 1, 600.0, 300.0,

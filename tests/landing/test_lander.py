@@ -18,6 +18,7 @@ from beads_workers.core.landing import (
     After,
     CancelLanding,
     Gate,
+    GatedAhead,
     GoOn,
     Idle,
     Into,
@@ -180,6 +181,94 @@ def test_two_gates_that_end_in_the_same_moment(world: LandingWorld) -> None:
     program.process.send_signal(signal.SIGCONT)
     program.idle("app-1")
     assert program.landed == {"app-1"} and program.end() == 0
+
+
+# --- ahead of approval ----------------------------------------------------------------------------
+
+
+def awaiting(world: LandingWorld, *branches: Add) -> Program:
+    """A lander with branches that await approval, once it has nothing more to do."""
+    program = landing(world, *(replace(add, awaits=True) for add in branches))
+    shown = {add.issue_id for add in branches}
+    program.until(
+        lambda news: (
+            isinstance(news, Idle)
+            and shown <= {each.issue_id for each in program.of(GatedAhead)} | program.refused
+        )
+    )
+    assert not program.landed and world.tip() == world.start, "nobody has approved it"
+    return program
+
+
+def test_a_branch_approved_on_the_tip_on_which_it_was_gated_lands_without_another_gate(
+    world: LandingWorld,
+) -> None:
+    add = world.work("app-1", {"f1": "x"})
+    program = awaiting(world, add)
+    (ahead,) = program.of(GatedAhead)
+    assert ahead == GatedAhead("app-1", add.commit, "green", world.start)
+    seen = gated(world)
+    assert len(seen) == 1
+    program.tell(add)
+    program.idle("app-1")
+    assert program.landed == {"app-1"} and gated(world)[:2] == seen
+    assert_every_tip_was_gated(world)
+
+
+def test_branches_approved_together_or_on_another_tip_are_gated_as_the_tree_that_results(
+    world: LandingWorld,
+) -> None:
+    adds = [world.work("app-1", {"left": ""}), world.work("app-2", {"right": ""})]
+    program = awaiting(world, *adds)
+    assert [each.verdict for each in program.of(GatedAhead)] == ["green"] * 2
+    program.tell(*adds)
+    program.idle("app-1", "app-2")
+    assert program.landed == {"app-1"} and program.refused == {"app-2"}
+    assert_every_tip_was_gated(world)
+
+
+def test_what_is_red_or_conflicts_is_refused_before_a_person_has_looked_at_it(
+    world: LandingWorld,
+) -> None:
+    branches = [world.work("app-1", {"broken": ""}), world.work("app-2", {"file": "1\n"})]
+    world.main({"file": "2\n"})
+    program = landing(world, world.work("app-0", {"f0": "x"}))
+    program.idle("app-0")
+    program.tell(*(replace(add, awaits=True) for add in branches))
+    program.idle("app-1", "app-2")
+    assert {each.issue_id: each.why for each in program.of(Refused)} == {
+        "app-1": "verify",
+        "app-2": "conflict",
+    }
+    assert program.landed == {"app-0"} and not program.of(GatedAhead)
+
+
+def test_a_killed_lander_has_landed_nothing_and_the_next_knows_the_verdict(
+    world: LandingWorld,
+) -> None:
+    add = world.work("app-1", {"f1": "x"})
+    awaiting(world, add).kill()
+    seen = gated(world)
+    again = landing(world, add)
+    again.idle("app-1")
+    assert again.landed == {"app-1"}
+    assert [news.kept for news in again.of(Gate) if news.issues and news.state == "green"] == [True]
+    assert set(gated(world)) - set(seen) <= {git(world.top, "rev-parse", f"{world.start}^{{tree}}")}
+
+
+def test_an_empty_branch_that_awaits_approval_is_not_told_as_landed(world: LandingWorld) -> None:
+    program = awaiting(world, Add("empty", 1, "run-1", world.start, world.start))
+    assert program.of(GatedAhead)[0].why == "it brings nothing that is not there"
+
+
+def test_what_awaits_approval_gives_way_to_what_does_not(world: LandingWorld) -> None:
+    program = landing(world, replace(world.work("app-1", {"slow": ""}), awaits=True), jobs=1)
+    program.until(lambda news: isinstance(news, Gate) and news.state == "began")
+    program.tell(world.work("app-2", {"f2": "x"}))
+    program.until(lambda news: isinstance(news, Landed))
+    assert program.landed == {"app-2"} and not program.of(GatedAhead)
+    assert program.of(Gate)[1].state == "stopped"
+    program.kill()
 
 
 def test_without_verify_what_merges_lands(world: LandingWorld) -> None:

@@ -23,6 +23,7 @@ from beads_workers.landing.queue import (
     Refuse,
     RunGate,
     Say,
+    Show,
     StopGate,
     WaitingBranch,
 )
@@ -62,6 +63,11 @@ class CheckedWorld(World):
             assert self.red_trees[tree] >= 2, "an innocent one, by two lies on the same tree"
         World._refuse(self, key)
 
+    def _show(self, key: str, verdict: GateVerdict) -> None:
+        World._show(self, key, verdict)
+        alone = self.truth.passes((*self.landed, key))
+        assert verdict is NONE or alone is GREEN, "on this tip it may land at once"
+
     def _judge(self, lane: int, tree: frozenset[str]) -> None:
         self.flaky = 1.0 if self.began in self.lies else 0.0
         self.truth.killed = {key: 1 for key in KEYS if self.began in self.silences}
@@ -71,6 +77,7 @@ class CheckedWorld(World):
 moves = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.sampled_from(KEYS)),
+        st.tuples(st.just("await"), st.sampled_from(KEYS)),
         st.tuples(st.just("withdraw"), st.sampled_from(KEYS)),
         st.tuples(st.just("gate"), st.just("")),
         st.tuples(st.just("gate"), st.just("")),
@@ -119,8 +126,10 @@ def test_whatever_happens_what_can_land_lands_and_nobody_innocent_is_convicted(
         match what:
             case "add" if asked.get(key) != "added" and key not in world.landed:
                 asked[key] = "added"
-                world.refused.pop(key, None)
-                world.queue.add(WaitingBranch(key, seed % 3, float(KEYS.index(key))))
+                world.add(key, seed % 3, float(KEYS.index(key)))
+            case "await" if asked.get(key) not in ("added", "awaits") and key not in world.landed:
+                asked[key] = "awaits"
+                world.add(key, seed % 3, float(KEYS.index(key)), awaits=True)
             case "withdraw" if world.queue.withdraw(key):
                 asked[key] = "withdrawn"
             case "gate":
@@ -493,6 +502,83 @@ def test_a_branch_that_somebody_else_moved_is_gated_again() -> None:
     queue.judged(0, GREEN)
     queue.tip_moved()
     assert commands_of(queue) == [StopGate(1), Build(2, ("a",)), RunGate(0, 2, 0), RunGate(1, 2, 1)]
+
+
+# --- ahead of approval ----------------------------------------------------------------------------
+
+
+def unapproved(*keys: str, lanes: int = 2) -> Queue:
+    """They await approval, in this order."""
+    queue = Queue(lanes)
+    for number, key in enumerate(keys):
+        queue.add(WaitingBranch(key, ended_at=float(number), awaits=True))
+    return queue
+
+
+def test_what_awaits_approval_is_gated_alone_and_never_lands() -> None:
+    queue = unapproved("a", "b")
+    assert commands_of(queue) == [Build(1, ("a",)), RunGate(0, 1, 1)]
+    queue.judged(0, GREEN)
+    assert commands_of(queue) == [Show("a", GREEN), Build(2, ("b",)), RunGate(0, 2, 1)]
+    queue.judged(0, NONE)
+    assert commands_of(queue) == [Show("b", NONE)]
+    assert queue.idle and not queue.order
+
+
+def test_what_awaits_approval_waits_for_all_others_and_gives_way_to_each() -> None:
+    queue = unapproved("a", lanes=1)
+    queue.add(WaitingBranch("b"))
+    assert commands_of(queue) == [Build(1, ("b",)), RunGate(0, 1, 0)]
+    queue.judged(0, GREEN)
+    commands_of(queue)
+    queue.judged(0, GREEN)
+    assert commands_of(queue) == [Advance(1, 1), Build(2, ("a",)), RunGate(0, 2, 1)]
+    queue.add(WaitingBranch("c", awaits=True))
+    assert commands_of(queue) == [], "another one of its kind waits"
+    queue.add(WaitingBranch("d"))
+    assert commands_of(queue) == [StopGate(0), Build(3, ("d",)), RunGate(0, 3, 1)]
+
+
+def test_what_is_approved_while_it_is_gated_is_gated_as_any_other() -> None:
+    queue = unapproved("a")
+    commands_of(queue)
+    queue.add(WaitingBranch("a"))
+    assert commands_of(queue)[:2] == [StopGate(0), Build(2, ("a",))]
+
+
+def test_what_is_red_ahead_of_approval_is_convicted_as_any_other() -> None:
+    queue = unapproved("a", lanes=1)
+    commands_of(queue)
+    queue.judged(0, RED)
+    assert commands_of(queue) == [RunGate(0, 1, 0)], "is it the tip?"
+    queue.judged(0, GREEN)
+    assert commands_of(queue) == [RunGate(0, 1, 1, fresh=True, repeated=True)]
+    queue.judged(0, RED)
+    assert commands_of(queue) == [Refuse("a")] and queue.idle
+
+
+def test_what_is_green_at_the_second_try_is_shown_and_does_not_land() -> None:
+    queue = unapproved("a", lanes=1)
+    commands_of(queue)
+    for verdict in (RED, GREEN):
+        queue.judged(0, verdict)
+        commands_of(queue)
+    queue.judged(0, GREEN)
+    assert commands_of(queue) == [Show("a", GREEN)] and queue.flaky == 1
+
+
+def test_a_red_tip_convicts_nobody_who_awaits_approval() -> None:
+    queue = unapproved("a", lanes=1)
+    commands_of(queue)
+    queue.judged(0, RED)
+    commands_of(queue)
+    queue.judged(0, RED)
+    commands_of(queue)
+    queue.judged(0, RED)
+    assert commands_of(queue) == [Say(PauseReason.TIP)]
+    assert queue.idle and queue.order == ["a"]
+    queue.go_on()
+    assert commands_of(queue) == [Say(None), Build(2, ("a",)), RunGate(0, 2, 1)]
 
 
 def test_without_a_gate_what_merges_lands() -> None:

@@ -18,6 +18,7 @@ from beads_workers.landing.queue import (
     Refuse,
     RunGate,
     Say,
+    Show,
     StopGate,
     WaitingBranch,
 )
@@ -63,6 +64,7 @@ class World:
     """Carries out what a queue says. ``flaky``: how often a green gate says red. Time is in gates.
 
     ``landed``: in order. ``refused``: why. ``lies``: for each tree, how many gates lied.
+    ``unapproved``: await approval; ``shown``: their verdicts.
     """
 
     truth: Truth
@@ -77,12 +79,22 @@ class World:
     verified: set[frozenset[str]] = field(default_factory=set)
     red_trees: dict[frozenset[str], int] = field(default_factory=dict)
     kept: dict[frozenset[str], GateVerdict] = field(default_factory=dict)
+    unapproved: set[str] = field(default_factory=set)
+    shown: dict[str, GateVerdict] = field(default_factory=dict)
     began: int = 0
     now: float = 0.0
     _held: list[str] = field(default_factory=list)
     _trains: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
     _due: list[tuple[float, int, int]] = field(default_factory=list)
     _lanes: dict[int, tuple[int, RunGate, frozenset[str]]] = field(default_factory=dict)
+
+    def add(self, key: str, priority: int = 2, ended_at: float = 0.0, **fields: bool) -> None:
+        """Add a branch; ``awaits``: it is not to land until it is added without."""
+        entry = WaitingBranch(key, priority, ended_at, **fields)
+        self.refused.pop(key, None)
+        self.shown.pop(key, None)
+        (self.unapproved.add if entry.awaits else self.unapproved.discard)(key)
+        self.queue.add(entry)
 
     def drain(self) -> None:
         """Until the queue has nothing more to do."""
@@ -124,6 +136,8 @@ class World:
                     self._held.append(key)
                 case Refuse(key):
                     self._refuse(key)
+                case Show(key, verdict):
+                    self._show(key, verdict)
                 case Say(pause):
                     self.pauses.append(pause)
 
@@ -134,7 +148,12 @@ class World:
         self.refused[key] = "verify"
         self.convicted.append(key)
 
+    def _show(self, key: str, verdict: GateVerdict) -> None:
+        assert key in self.unapproved and verdict is not GateVerdict.RED
+        self.shown[key] = verdict
+
     def _build(self, number: int, keys: tuple[str, ...]) -> None:
+        assert not self.unapproved & set(keys) or len(keys) == 1, "it is gated alone"
         assert len(set(keys)) == len(keys) and not set(keys) & set(self.landed)
         train: list[str] = []
         gone = []
@@ -182,6 +201,7 @@ class World:
         tree = self._tree(number, place)
         assert tree in self.verified, "it lands as the very tree that passed"
         base, train = self._trains[number]
+        assert not self.unapproved & set(train[:place]), "nobody has approved it"
         assert list(base) == self.landed[: len(base)] and set(self.landed) <= tree
         self.landed = [*base, *train[:place]]
         self.queue.advanced(place)

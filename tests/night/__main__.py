@@ -17,6 +17,7 @@ from pathlib import Path
 from tests.night import compressed, cost, learning, money, truth, whole
 from tests.night.figures import Row, as_object, table
 from tests.night.ground import say
+from tests.support.bd import NEW, OLD
 
 SIZE = 40
 Proof = Callable[[int, Path], list[Row]]
@@ -31,6 +32,7 @@ PROOFS: dict[str, Proof] = {
 }
 
 
+TRACKERS = {"sqlite": "", f"bd-{OLD}": OLD, f"bd-{NEW}": NEW}
 EXACT_MONEY: Proof = partial(money.prove, exact=True)
 
 
@@ -46,8 +48,11 @@ def main(arguments: list[str]) -> int:
         for name, proof in PROOFS.items():
             if not said.names or name in said.names:
                 say(f"{name} begins")
-                exact = said.exact and name == "money"
-                rows += _proved(name, EXACT_MONEY if exact else proof, said.issues, Path(folder))
+                if said.exact and name == "money":
+                    proof = EXACT_MONEY
+                elif name == "whole":
+                    proof = partial(whole.prove, bd=TRACKERS[said.tracker], kills=said.kills)
+                rows += _proved(name, proof, said.issues, Path(folder))
     finally:
         if said.keep:
             say(f"kept: {folder}")
@@ -81,6 +86,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add("--issues", type=int, default=SIZE, help=f"of the night, and the rest by it ({SIZE})")
     add("--json", action="store_true")
     add("--exact", action="store_true", help="money: kill workers in mid-attempt, too")
+    add("--tracker", choices=TRACKERS, default="sqlite", help="whole: where its issues are")
+    add("--kills", type=int, help="whole: of the orchestrator (20 for 48 issues)")
     add("--keep", action="store_true", help="keep the projects and their journals")
     said = parser.parse_args(arguments)
     if unknown := set(said.names) - set(PROOFS):

@@ -23,6 +23,7 @@ from typing import Any
 from beads_workers.runtime import sessions
 from tests.night.figures import Row, Rows
 from tests.night.ground import Ground, files_of, ground, say, short, wait_until
+from tests.support.bd import NEW
 from tests.support.real_agents import git
 
 GRACE = 1.0
@@ -174,7 +175,7 @@ STORY: tuple[tuple[float, str], ...] = (
 def prove(size: int, folder: Path, *, bd: bool = False) -> list[Row]:
     """The whole story with so many issues; a shorter one where they are few, or on ``bd``."""
     name = f"night{', bd 1.3.0' if bd else ''}"
-    with ground(folder, "night-bd" if bd else "night", bd=bd) as place:
+    with ground(folder, "night-bd" if bd else "night", bd=NEW if bd else "") as place:
         night = Night(place, size, min(8, max(2, size // 3)))
         place.project.create_many(_issues(size))
         place.api.account(place.home.key).close_model("opus", "seven_day_opus", WEEK)

@@ -36,15 +36,17 @@ def say(text: str) -> None:
 
 
 class Ground:
-    """``project`` is filled by the proof; ``close`` ends whatever is left."""
+    """``project`` is filled by the proof; ``close`` ends whatever is left. ``bd``: the version of
+    its tracker; "" for the built-in one."""
 
-    def __init__(self, folder: Path, *, bd: bool = False, retries: int = 0) -> None:
+    def __init__(self, folder: Path, *, bd: str = "", retries: int = 0) -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self.api = ModelApi()
         self.home = AgentHome(self.api, retries=retries)
-        kind = AgentBdProject if bd else AgentProject
-        self.project: AgentProject | AgentBdProject = kind(folder, self.home)
+        self.project: AgentProject | AgentBdProject = (
+            AgentBdProject(folder, self.home, bd) if bd else AgentProject(folder, self.home)
+        )
         self.account = self.api.account(self.home.key)
         self.marks = folder / "marks"
         self.marks.touch()

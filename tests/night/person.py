@@ -16,7 +16,9 @@ from typing import Any
 from beads_workers.runtime import sessions
 from tests.night.compressed import VERIFY as NOTHING_HALF_DONE
 from tests.night.ground import Ground, say, wait_until
+from tests.night.page import snapshot
 from tests.support.fleet import Fleet
+from tests.support.real_agents import git
 
 FIRST_TOKENS = 4000
 PATIENCE = 240.0
@@ -30,13 +32,14 @@ OPTIONS = (
 )
 VERIFY = 'test -n "$BW_GATE" || test -e "src/${BW_ISSUE_ID#bw-}.py" || exit 1; ' + NOTHING_HALF_DONE
 """In an attempt both files of its issue must be there."""
-ASKS, AWAITS, IS_REJECTED = range(3, 49, 8), range(6, 49, 8), range(6, 49, 16)
+ASKS, AWAITS, IS_REJECTED = range(3, 49, 4), range(6, 49, 8), range(6, 49, 16)
 
 
 @dataclass(slots=True)
 class Night:
     """``answered``, ``rejected`` and ``approved``: issues and when, as the person did it; ``seen``:
-    commits that were approved. ``pauses``: what stopped the fleet, from when, for how long."""
+    commits that were approved. ``pauses``: what stopped the fleet, from when, for how long.
+    ``kills``: when. ``midway``: what `status`, the page and `report` said in the first pause."""
 
     place: Ground
     size: int
@@ -45,14 +48,31 @@ class Night:
     rejected: dict[str, float] = field(default_factory=dict)
     approved: dict[str, float] = field(default_factory=dict)
     seen: set[tuple[str, str]] = field(default_factory=set)
+    kills: list[float] = field(default_factory=list)
+    midway: list[dict[str, Any]] = field(default_factory=list)
     pauses: list[tuple[str, float, float]] = field(default_factory=list)
     deaths: Counter[str] = field(default_factory=Counter)
     looked: float = 0.0
+    ended: int = 0
 
     @property
     def fleet(self) -> Fleet:
         """The last one."""
         return self.place.fleets[-1]
+
+    @property
+    def branch(self) -> str:
+        """Where branches land."""
+        return f"bw-landing/{self._checked_out}"
+
+    @property
+    def landed_since(self) -> str:
+        """The commits that landed, as a range."""
+        return f"{self._checked_out}..{self.branch}"
+
+    @property
+    def _checked_out(self) -> str:
+        return git(self.place.project.folder, "branch", "--show-current").strip()
 
     def begin(self, *more: str) -> None:
         """Start a fleet as before."""
@@ -76,9 +96,9 @@ class Night:
                 said = self.fleet.call("answer", issue_id, f"call it FOO-{number_of(issue_id)}")
                 if said.returncode == 0:
                     self.answered[issue_id] = time.time()
-        landing = told(self.fleet, "status").get("landing") or {}
-        for row in landing.get("awaiting_approval", ()):
+        for row in told(self.fleet, "status").get("approvals", ()):
             self._decide(row["issue_id"], row["commit"])
+        self.ended = self.done()
         self.looked = time.monotonic()
 
     def _decide(self, issue_id: str, commit: str) -> None:
@@ -102,7 +122,7 @@ class Night:
     def goes_on(self, wanted: int) -> bool:
         """Whether so many are done; the person looks meanwhile."""
         self.look()
-        return self.done() >= wanted
+        return self.ended >= wanted
 
     def kill(self, number: int) -> None:
         """One death, and now and then more with it; the next start follows at once."""
@@ -111,6 +131,7 @@ class Night:
             self.deaths["agents"] += self.place.kill_agent(self.random.choice(agents))
             time.sleep(self.random.uniform(0.0, 1.0))
         whole = number % 5 == 4
+        self.kills.append(time.time())
         pids = [self.fleet.pid, *(self.fleet.token_holders() if whole else ())]
         for pid, started in [(pid, sessions.start_time(pid)) for pid in pids]:
             if started is not None:
@@ -125,9 +146,13 @@ class Night:
 
     def pause(self) -> None:
         """A person pauses the fleet, and resumes it."""
-        assert self.fleet.call("pause").returncode == 0
+        assert wait_until(lambda: self.fleet.call("pause").returncode == 0, 30, "it is paused")
         began = time.time()
         time.sleep(PAUSE)
+        if wait_until(lambda: not self.place.agents(), 30, "no agent works"):
+            time.sleep(1.0)
+            self.midway = [told(self.fleet, "status"), snapshot(self.fleet)]
+            self.midway.append(told(self.fleet, "report"))
         assert self.fleet.call("resume").returncode == 0
         self.pauses.append(("paused", began, time.time() - began))
 
@@ -144,7 +169,8 @@ class Night:
 
 
 def issue(number: int) -> dict[str, Any]:
-    """Every eighth asks, every eighth waits for approval, of which half is rejected once.
+    """Every fourth asks, every eighth waits for approval, of which half is rejected once. Who asks
+    and may be claude asks by its tool.
 
     A kill may come between a call of the model and its tool, which the stub takes for done: its
     check tells the agent so."""
@@ -159,15 +185,17 @@ def issue(number: int) -> dict[str, Any]:
     text = f"FOO-{number}" if number in ASKS else "work"
     script = f"[[stub: {work(text)}]]"
     if number in ASKS:
+        by_tool, by_words = 'question "Which?" FOO BAR', 'say "Outcome: question: FOO or BAR?"'
         script = (
-            f'[[stub: {amounts}; say "Outcome: question: FOO or BAR?"]]'
+            f"[[stub: {amounts}; {by_words if number % 3 else by_tool}]]"
             f' [[stub when "call it {text}": {work(text)}]]'
             f' [[stub when "Nobody answered": {work("none")}]]'
         )
     if number in IS_REJECTED:
         script += f' [[stub when "use euros": {amounts}; write euros-{number}.py "1"]]'
     script += f' [[stub when "verify failed": {work(text)}]]'
-    labels = [f"agent:{'codex' if number % 2 else 'claude'}" if number % 3 else ""]
+    agent = "codex" if (number // 4 + number // 8) % 2 else "claude"
+    labels = [f"agent:{agent}" if number % 3 else ""]
     labels += ["land:ask" if number in AWAITS else ""]
     return {"description": script, "labels": [label for label in labels if label]}
 

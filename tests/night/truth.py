@@ -69,7 +69,7 @@ def prove(size: int, folder: Path) -> list[Row]:
         with ground(folder, f"truth-{verified}") as place:
             place.project.create_many(_issues(cases))
             _run(place, rows, cases, verified=verified)
-    with ground(folder, "truth-bd", bd=True) as place:
+    with ground(folder, "truth-bd", bd=NEW) as place:
         bd_cases = _bd_cases()
         place.project.create_many(_issues(bd_cases))
         _run(place, rows, bd_cases, verified=True, tracker=", bd 1.3.0")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from typing import Any
 
 from beads_workers.core.history import FAILURES
 from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.worktrees.records import Records
 from tests.night.figures import Row, Rows
 from tests.night.ground import ground, wait_until
 from tests.night.money import SETTINGS
@@ -38,10 +40,10 @@ SLACK = 3.0
 MONEY_OFF, ISSUE_OFF = 0.01, 0.02
 
 
-def prove(size: int, folder: Path) -> list[Row]:
-    """``size`` issues, and 20 deaths for 48 of them."""
-    kills = max(4, round(KILLS_EACH * size))
-    with ground(folder, "whole") as place:
+def prove(size: int, folder: Path, bd: str = "", kills: int | None = None) -> list[Row]:
+    """``size`` issues, and so many deaths: 20 for 48 of them. ``bd``: as of ``Ground``."""
+    kills = kills or max(4, round(KILLS_EACH * size))
+    with ground(folder, "whole", bd=bd) as place:
         night, rows, began = Night(place, size, Random(SEED)), Rows("whole"), time.time()
         place.settings(SETTINGS + CODEX)
         place.project.create_many([issue(n) for n in range(1, size + 1)])
@@ -49,9 +51,11 @@ def prove(size: int, folder: Path) -> list[Row]:
             _go_through(night, kills)
             status = _finish(night)
             rows.count("issues, seed, seconds", f"{size}, {SEED}, {time.time() - began:.0f}")
+            rows.count("tracker", f"bd {bd}" if bd else "built-in")
             rows.count("killed", dict(night.deaths))
             rows.equal("exit status of the last start", status, 0)
-            for check in (_done_once, _decided, _money, _same_counts, _pauses, _leaves_nothing):
+            checks = _done_once, _answered, _approved, _money, _same_counts, _midway, _pauses
+            for check in (*checks, _leaves_nothing):
                 check(night, rows)
         finally:
             end_page(night.fleet)
@@ -85,51 +89,131 @@ def _done_once(night: Night, rows: Rows) -> None:
     place, top = night.place, night.place.project.folder
     statuses = Counter(status for status, _ in place.project.read_all().values())
     rows.equal("issues by status", dict(statuses), {"closed": night.size})
-    closes = Counter(r["issue_id"] for r in place.journal("settled") if r["action"] == "close")
+    settled = [r for r in place.journal("settled") if r["action"] == "close"]
+    closes = Counter(r["issue_id"] for r in settled if r["result"] == "applied")
     rows.none("issues closed twice", [i for i, n in closes.items() if n > 1], night.size)
     form = "--format=%(trailers:key=Issue,valueonly,separator=)"
-    log = git(top, "log", form, "main..bw-landing/main")
+    log = git(top, "log", form, night.landed_since)
     carried = Counter(line for line in log.splitlines() if line)
     rows.none("issues landed twice", [i for i, n in carried.items() if n > 1], night.size)
-    there = set(git(top, "ls-tree", "-r", "--name-only", "bw-landing/main").splitlines())
+    there = set(git(top, "ls-tree", "-r", "--name-only", night.branch).splitlines())
     ids = [(n, f"bw-{n}") for n in range(1, night.size + 1)]
     lost = [i for n, i in ids if not {f"src/{n}.py", f"done-{i}.py"} <= there or i not in carried]
     rows.none("issues whose work has not landed", lost, night.size)
 
 
-def _decided(night: Night, rows: Rows) -> None:
-    def landed(number: int) -> str:
-        with suppress(Exception):
-            return git(night.place.project.folder, "show", f"bw-landing/main:src/{number}.py")
-        return "nothing"
-
-    asked = [n for n in ASKS if n <= night.size]
+def _answered(night: Night, rows: Rows) -> None:
+    asked, place = [n for n in ASKS if n <= night.size], night.place
+    ends = {r["request_id"]: r for r in place.ends()}.values()
+    questions = [r for r in ends if r["outcome"] == "question"]
+    rows.equal("attempts that ended with a question", len(questions), len(asked))
+    charged = [r for r in questions if r.get("charged", 0) >= r["attempt"]]
+    rows.none("of them charged", charged, len(questions))
     rows.equal("questions answered, each once", len(night.answered), len(asked))
-    lost = [f"bw-{n}: {said}" for n in asked if (said := landed(n)) != f"FOO-{n}"]
+    lost = [f"bw-{n}: {said}" for n in asked if (said := _landed(night, n)) != f"FOO-{n}"]
     rows.none("answers that the work does not follow", lost, len(asked))
-    landings = {r["issue_id"]: r["t"] for r in night.place.journal("branch_landed")}
+    opened = Counter(r["issue_id"] for r in place.journal("answered"))
+    rows.none("issues opened twice for one answer", [i for i, n in opened.items() if n > 1])
+    sessions = {r["issue_id"]: _session(r) for r in questions}
+    ended = {r["issue_id"]: _session(r) for r in ends if r["outcome"] == "success"}
+    others = {i: s for i, s in sessions.items() if ended.get(i) != s}
+    anew = [f"{i}: {s}, not {ended.get(i)}" for i, s in others.items() if not _was_shut(night, i)]
+    rows.none("answers that another session was given", anew, len(asked))
+    rows.count(
+        "by the other agent, as the account of the one that asked was closed",
+        len(others) - len(anew),
+    )
+    waits = sorted(_waits(night))
+    shown = f"{waits[len(waits) // 2]:.1f}; {waits[-1]:.1f}" if waits else "none"
+    rows.count(f"seconds to the next attempt, {len(waits)} without a kill: median; most", shown)
+    if len(waits) >= SAMPLES:
+        rows.at_most("the median of them", waits[len(waits) // 2], RESUMES, " s")
+
+
+def _was_shut(night: Night, issue_id: str) -> bool:
+    """Whether the account of the agent that asked was closed before the last attempt began."""
+    of_issue = [r for r in night.place.journal("finished", "started") if r["issue_id"] == issue_id]
+    asked = next(r for r in of_issue if r.get("outcome") == "question")
+    began = max(r["t"] for r in of_issue if r["e"] == "started")
+    closed = [r["t"] for r in night.place.journal("account_closed") if r["agent"] == asked["agent"]]
+    return any(asked["t"] < at < began for at in closed)
+
+
+RESUMES = 5.0
+"""Seconds from an answer to the attempt that goes on with it, if a worker is free."""
+SAMPLES = 5
+"""Answers without a kill behind them, fewer of which show nothing: all workers may be busy."""
+
+
+def _waits(night: Night) -> Iterator[float]:
+    """Yield the seconds from each answer to the attempt that is given it, without kills between."""
+    for issue_id, at in night.answered.items():
+        begun = [r["t"] for r in night.place.journal("started") if r["issue_id"] == issue_id]
+        later = [t for t in begun if t > at - SLACK]
+        if later and not any(at - SLACK < killed < later[0] for killed in night.kills):
+            yield max(0.0, later[0] - at)
+
+
+def _session(end: dict[str, Any]) -> str:
+    return str((end.get("receipt") or {}).get("session", ""))
+
+
+def _landed(night: Night, number: int) -> str:
+    """The text of an issue's file, as it has landed."""
+    with suppress(Exception):
+        return git(night.place.project.folder, "show", f"{night.branch}:src/{number}.py")
+    return "nothing"
+
+
+def _approved(night: Night, rows: Rows) -> None:
+    landings = {r["issue_id"]: r for r in night.place.journal("branch_landed")}
     awaited = [f"bw-{n}" for n in AWAITS if n <= night.size]
-    early = [i for i in awaited if landings.get(i, 0.0) < night.approved.get(i, float("inf"))]
+    when = {i: row["t"] for i, row in landings.items()}
+    early = [i for i in awaited if when.get(i, 0.0) < night.approved.get(i, float("inf"))]
     rows.none("branches landed before they were approved", early, len(awaited))
+    wrong = [i for i in awaited if not _is_as_shown(night, i, landings[i]["commit"])]
+    rows.none("branches landed otherwise than they were shown", wrong, len(awaited))
+    gated = Counter(r["verdict"] for r in night.place.journal("branch_gated"))
+    rows.count("gates ahead of approval", dict(gated))
     rejected = [n for n in IS_REJECTED if n <= night.size]
     rows.equal("branches rejected", len(night.rejected), len(rejected))
-    there = git(night.place.project.folder, "ls-tree", "--name-only", "bw-landing/main")
+    there = git(night.place.project.folder, "ls-tree", "--name-only", night.branch)
     wrong = [f"bw-{n}" for n in rejected if f"euros-{n}.py" not in there.splitlines()]
     rows.none("rejected branches that landed as they were", wrong, len(rejected))
 
 
+def _is_as_shown(night: Night, issue_id: str, landed: str) -> bool:
+    """Whether a landed commit changes what a commit changes that the person has approved."""
+    top = night.place.project.folder
+    made = git(top, "diff", "--no-renames", f"{landed}^", landed)
+    for key, commit in night.seen:
+        base = git(top, "merge-base", commit, f"{landed}^").strip() if key == issue_id else ""
+        if base and git(top, "diff", "--no-renames", base, commit) == made:
+            return True
+    return False
+
+
+NOBODYS = "nobody's"
+
+
 def _money(night: Night, rows: Rows) -> None:
     report = told(night.fleet, "report")
+    of_issues = {f"bw-{n}" for n in range(1, night.size + 1)}
     metered: Counter[str] = Counter()
     dearest: Counter[str] = Counter()
     for charge in night.place.api.accounts.charges:
         issue_id = f"bw-{charge.tokens.input - FIRST_TOKENS}"
+        if issue_id not in of_issues:
+            # The stub answers a prompt that it does not know by amounts of its own.
+            issue_id = NOBODYS
         metered[issue_id] += charge.dollars
         dearest[issue_id] = max(dearest[issue_id], charge.dollars)
     said = {i: row["usd"] for i, row in report["money"]["by_issue"].items()}
+    nobodys = metered.pop(NOBODYS, 0.0)
     cut = {row["issue_id"]: sum(a["was_cut"] for a in row["attempts"]) for row in report["issues"]}
     unsaid = sum(cut[i] * dearest[i] for i in cut)
-    total, ours = sum(metered.values()), report["money"]["spent_usd"]
+    rows.count("of the meter, by no amounts of an issue, dollars", f"{nobodys:.4f}")
+    total, ours = sum(metered.values()) + nobodys, report["money"]["spent_usd"]
     rows.count("attempts; of them cut by a kill", f"{len(report['attempts'])}; {sum(cut.values())}")
     rows.equal("the report's count of them", report["money"]["cut_attempts"], sum(cut.values()))
     shown = f"${ours:.4f}, ${total:.4f}: {100 * (ours / total - 1):+.2f} %"
@@ -140,7 +224,7 @@ def _money(night: Night, rows: Rows) -> None:
     wrong, worst = [], 0.0
     for i, meter in metered.items():
         mine, lacks = said.get(i, 0.0), meter - said.get(i, 0.0)
-        beyond = max(lacks - cut.get(i, 0) * dearest[i], -lacks) / meter
+        beyond = max(lacks - cut.get(i, 0) * dearest[i], -lacks - nobodys) / meter
         worst = max(worst, beyond)
         if beyond > ISSUE_OFF:
             wrong.append(f"{i}: ${mine:.4f}, not ${meter:.4f}, {cut.get(i, 0)} cut")
@@ -188,6 +272,29 @@ def _rounded(*numbers: float) -> tuple[float, ...]:
     return tuple(round(number, 3) for number in numbers)
 
 
+def _midway(night: Night, rows: Rows) -> None:
+    """The fleet lives, and no agent works: all say the same at once."""
+    if not night.midway:
+        rows.count("in the middle of the night", "an agent always worked")
+        return
+    status, page, report = night.midway
+    fates, dollars = report["issues_by_fate"], round(report["money"]["spent_usd"], 3)
+
+    def told_live(shown: dict[str, Any]) -> tuple[Any, ...]:
+        queue, money = shown["queue"], shown["money"]
+        counts = shown["totals"]["done"], shown["totals"]["failed"], queue["quarantined"]
+        waiting = queue["questions"], queue["awaiting_approval"]
+        ids = [[row["issue_id"] for row in shown[key]] for key in ("questions", "approvals")]
+        spent = money["spent_usd"], money["night"]["spent_usd"]
+        return (*counts, *waiting, ids, *(round(each, 3) for each in spent))
+
+    rows.equal("in the middle of the night: the page, 'status'", told_live(page), told_live(status))
+    of_night = fates["asked"], fates["awaits_approval"], dollars
+    shown = page["queue"]["questions"], page["queue"]["awaiting_approval"]
+    spent = round(page["money"]["night"]["spent_usd"], 3)
+    rows.equal("questions, approvals, dollars: the page, 'report'", (*shown, spent), of_night)
+
+
 def _pauses(night: Night, rows: Rows) -> None:
     report = told(night.fleet, "report")
     spans = [*(s | {"name": "paused"} for s in report["pauses"]), *report["limits"]]
@@ -224,7 +331,9 @@ def _leaves_nothing(night: Night, rows: Rows) -> None:
     rows.none("locks held", alive + locked, len(place.fleets))
     shown = git(place.project.folder, "worktree", "list", "--porcelain")
     left = [line for line in shown.splitlines() if line.startswith("worktree ")][1:]
-    # Those of the gates stay for the next one.
+    # Those of the gates stay for the next one, and so do those that are used again.
+    again = {f"worktree {r.path}" for r in Records(directory.root).all() if not r.issue_id}
     rows.none(
-        "worktrees left beside the gates'", [line for line in left if "/bw-gate-" not in line]
+        "worktrees left beside the gates' and those for the next run",
+        [line for line in left if "/bw-gate-" not in line and line not in again],
     )

@@ -137,7 +137,8 @@ WAYS = {
     "the socket of workers, moved away": lambda: denied(os.rename, F["sockets"], "/tmp/elsewhere"),
     "paths without the token": lambda: [
         shown(get(path)) for path in ("/", "/events", "//events", "/web.json", "/log?worker=W1",
-        "/../events", "/%2e%2e/events", "/control", "/favicon.ico", "*", "/./", "/;/events")],
+        "/../events", "/%2e%2e/events", "/control", "/report", "/download?issue=x", "/seen",
+        "/favicon.ico", "*", "/./", "/;/events")],
     "guessed tokens": lambda: [
         shown(get(f"/{guess}/")) for guess in ("", "0" * 22, "%00", "A" * 5000, "\u00fc", "null")],
     "other methods": lambda: [

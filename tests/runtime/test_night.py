@@ -9,13 +9,22 @@ from typing import Any
 
 import pytest
 
+from beads_workers.agents.events import Usage
+from beads_workers.agents.totals import Totals
+from beads_workers.checks.night import spent
 from beads_workers.core import journal as rec
+from beads_workers.core.budget import Budget
+from beads_workers.core.model import IssueId
 from beads_workers.core.night import NightSoFar
-from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.runtime.night import night_so_far, runs_of_night
+from beads_workers.core.receipts import Receipt, Tokens, to_json
+from beads_workers.core.wire import Done
+from beads_workers.executors.files import usage_file
+from beads_workers.runtime.night import night_so_far, runs_of_night, unread
+from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.retention import Keep, disposable
 from beads_workers.runtime.run_directory import RunDirectory, host_name
-from tests.support.journals import BEGAN_AT, Script, started
+from beads_workers.runtime.usage_file import UsageFile
+from tests.support.journals import BEGAN_AT, RUN_ID, Script, started
 
 GAP = 3600.0
 NOW = BEGAN_AT + 100.0
@@ -88,3 +97,42 @@ def test_keep_runs_removes_no_run_of_the_night(tmp_path: Path) -> None:
     assert gone == ["r0", "r1", "r2"]
     assert len(disposable(directory, Keep(2, None, night=False))) == 6, "a person asks for it"
     assert so_far(tmp_path).money == 2.5
+
+
+def killed(root: Path, run_id: str, night: NightSoFar) -> Path:
+    """A run that was killed: one result is spooled, one agent was cut, and it has told neither."""
+    script = Script()
+    actor = f"beads-workers/{host_name()}/{run_id}"
+    began = replace(started(2), run_id=run_id, actor=actor, night=night)
+    script.add(0.0, began, rec.CheckpointEnded())
+    for issue_id in ("left", "cut"):
+        script.attempt("W1", issue_id, 1.0, None, agent="claude")
+    folder = script.write(root, run_id)
+    answer = Done(IssueId("left"), "W1", 9, receipt=to_json(USED), request_id=f"{RUN_ID}.1")
+    spool_result(str(folder), answer)
+    usage = Path(usage_file(str(folder), f"{RUN_ID}.2"))
+    usage.parent.mkdir(exist_ok=True)
+    file = UsageFile(str(usage))
+    file.begin("claude", "opus", {"opus*": (5.0, 25.0, 0.5)})
+    file.session("s-1", Totals("s-1"))
+    file.add([Usage("opus-5", 1000, 200, money=0.25)], Totals("s-1"))
+    return folder
+
+
+def test_what_a_killed_run_has_not_read_counts_for_the_start_once(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    write(tmp_path, "r1", NightSoFar())
+    night = so_far(tmp_path)
+    assert unread(directory, night) == (0.0, 0)
+    folder = killed(tmp_path, "r2", night)
+    night = so_far(tmp_path)
+    assert (night.runs, night.money, night.tokens) == (2, 0.5, 100), "its recovery counts the rest"
+    assert unread(directory, night) == (0.75, 1300)
+    assert unread(directory, replace(night, first="r3")) == (0.0, 0), "of another night"
+
+    assert spent(tmp_path, Budget(dollars=1.5), night) is None
+    assert spent(tmp_path, Budget(dollars=1.0, per_run=True), night) is None
+    refused = spent(tmp_path, Budget(dollars=1.0), night)
+    assert refused is not None and refused.text.startswith("$1.25 of $1 is spent, by 2 runs")
+    (folder / "settled").touch()
+    assert spent(tmp_path, Budget(dollars=1.0), night) is None

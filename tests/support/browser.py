@@ -166,8 +166,10 @@ class Page:
 
     def press(self, key: str) -> None:
         """A key that is no letter, like ArrowRight."""
-        for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+        # A button is pressed by the character that Enter types.
+        typed = {"text": "\r", "windowsVirtualKeyCode": 13} if key == "Enter" else {}
+        for kind in ("keyDown" if typed else "rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **typed)
 
     def complaints(self) -> list[dict[str, Any]]:
         """Exceptions, errors in the console, and whatever the policy has stopped."""

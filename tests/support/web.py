@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import threading
+import zlib
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
+from beads_workers.cli.web_asked import attempt_json, issues_json
 from beads_workers.core import journal as rec
 from beads_workers.core.receipts import Receipt
-from beads_workers.ui.web import WebServer
+from beads_workers.ui.attempt import AttemptView, Pin
+from beads_workers.ui.backlog import of_snapshot
+from beads_workers.ui.web import Body, WebServer
 from beads_workers.ui.web_shown import Message, Shown
 from tests.support import landings
 from tests.support.journals import HOSTILE_TITLES
@@ -35,7 +42,7 @@ class Served:
             TOKEN,
             KEY,
             self.shown,
-            read_log=self._log,
+            ask=self._ask,
             control=self._control if controls else None,
             **limits,
         )
@@ -69,39 +76,94 @@ class Served:
         lines = [f"GET /{TOKEN}/{path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", *headers]
         return self.call("|".join(lines))
 
-    def _log(self, worker_id: str) -> Message | None:
+    def _ask(self, what: str, query: dict[str, str]) -> Message | Body | None:
         lines = [HOSTILE_TITLES[0], "all is well", *(f"line {n}" for n in range(60))]
-        return {"title": f"{worker_id} runs it", "lines": lines} if worker_id == "W1" else None
+        match what:
+            case "log" if query.get("worker") == "W1":
+                end = 4000
+                told = [] if "after" in query else lines
+                found = {"begin": 0, "end": end, "size": end, "lines": told, "begun": ""}
+                return found | {"times": [1.0] * len(told), "name": "W1", "runs": True}
+            case "log":
+                return {"error": "that run is not here any more"}
+            case "diff":
+                return {"lines": ["bw/x at 123", "", "diff --git a/x b/x", f"+{lines[0]}", "-gone"]}
+            case "issues" if self.shown.snapshot is not None:
+                found = of_snapshot(self.shown.snapshot)
+                return issues_json(found, self.shown.snapshot, 0.0) | {"mark": "m"}
+            case "why":
+                return {"lines": [f"x: {lines[0]}"]}
+            case "attempt":
+                pin = Pin(
+                    query["issue"], query["run"], int(query["number"]), query.get("worker", "")
+                )
+                return attempt_json(AttemptView(pin), self.shown.snapshot)
+            case _:
+                return None
 
     def _control(self, name: str, fields: Message) -> Message:
         self.asked.append((name, fields))
         return {"error": self.error} if self.error else {"text": f"done: {name}"}
 
 
+def patched(old: Any, change: Any) -> Any:
+    """What a change makes of a value, as the page does it."""
+    if isinstance(change, dict):
+        kept = {key: each for key, each in old.items() if change.get(key) != 0}
+        return kept | {key: patched(old.get(key), each) for key, each in change.items() if each}
+    kind, *rest = change
+    if not kind:
+        return rest[0]
+    found: list[Any] = []
+    for op in rest:
+        match op:
+            case [item]:
+                found.append(item)
+            case [at, int(count)]:
+                found += old[at : at + count]
+            case [at, inner]:
+                found.append(patched(old[at], inner))
+    return found
+
+
 class Viewer:
     """Follows the events of a server, or does not read at all."""
 
-    def __init__(self, served: Served, *, receive_bytes: int = 0) -> None:
+    def __init__(self, served: Served, *, receive_bytes: int = 0, zipped: bool = False) -> None:
         self.socket = socket.socket()
         if receive_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect(("127.0.0.1", served.port))
-        request = f"GET /{TOKEN}/events HTTP/1.1\r\nHost: localhost:{served.port}\r\n\r\n"
-        self.socket.sendall(request.encode())
+        lines = [f"GET /{TOKEN}/events HTTP/1.1", f"Host: localhost:{served.port}"]
+        lines += ["Accept-Encoding: br, gzip"] if zipped else []
+        self.socket.sendall("\r\n".join([*lines, "", ""]).encode())
+        self.received = 0
+        self._unzip = zlib.decompressobj(wbits=31) if zipped else None
         self._rest = b""
+        self._sent: Any = None
 
     def head(self) -> bytes:
         """Up to the blank line, which comes first."""
-        return self._until(b"\r\n\r\n")
+        unzip, self._unzip = self._unzip, None
+        found = self._until(b"\r\n\r\n")
+        self._unzip = unzip
+        self._rest = unzip.decompress(self._rest) if unzip else self._rest
+        return found
 
     def event(self) -> tuple[str, Any]:
-        """The next event with data: its name, and what it holds."""
+        """The next event with data: its name, and what it holds; a snapshot as it is by then."""
         while True:
             lines = self._until(b"\n\n").decode().split("\n")
             fields = dict(line.split(": ", 1) for line in lines if line)
-            if "event" in fields:
-                return fields["event"], json.loads(fields["data"])
+            if "event" not in fields:
+                continue
+            event, data = fields["event"], json.loads(fields["data"])
+            if event == "change":
+                event, data = "snapshot", patched(self._sent, data)
+            if event == "snapshot":
+                self._sent = data
+            return event, data
 
     def close(self) -> None:
         """Leave."""
@@ -111,7 +173,8 @@ class Viewer:
         while end not in self._rest:
             data = self.socket.recv(1 << 16)
             assert data, "the server closed the stream"
-            self._rest += data
+            self.received += len(data)
+            self._rest += self._unzip.decompress(data) if self._unzip else data
         found, _, self._rest = self._rest.partition(end)
         return found
 
@@ -164,3 +227,39 @@ def awaiting(issue_id: str = "a-1", commit: str = COMMIT) -> list[rec.Record]:
         rec.LandingEnded(issue_id, "shelve"),
         rec.SettledRecord(issue_id, "shelve", "applied"),
     ]
+
+
+WORDS = ("edit", "read", "search", "tests", "core", "ui", "parser", "cache", "tokens", "module")
+
+
+def busy_night(workers: int, issues: int, seed: int = 1) -> Iterator[Message]:
+    """Snapshots of four a second: each agent says something once a second, one ends in two.
+
+    Half of the issues are quarantined, each with an error of its own.
+    """
+    chance = random.Random(seed)
+
+    def text(words: int) -> str:
+        return " ".join(chance.choices(WORDS, k=words))
+
+    now = full_house(workers)
+    now["quarantined"] = [
+        {"issue_id": f"proj-{n}", "attempts": 3, "error": f"E: {text(8)}: {n} != {n + 1}"}
+        for n in range(issues // 2)
+    ]
+    for at in count():
+        yield json.loads(json.dumps(now))
+        now["uptime_seconds"] += 0.25
+        for worker in now["workers"]:
+            if worker["issue_id"] is None or (at % 8 == 0 and chance.random() < 1 / workers):
+                worker |= {"issue_id": f"proj-{at}", "title": text(6), "attempt": 1}
+                worker |= {"elapsed_seconds": 0.0, "tokens": 0}
+            worker["elapsed_seconds"] = round(worker["elapsed_seconds"] + 0.25, 3)
+            if chance.random() < 0.25:
+                worker["activity"] = f"{text(2)} {'/'.join(chance.choices(WORDS, k=3))}.py"
+                worker["tokens"] = (worker["tokens"] or 0) + chance.randrange(3000)
+        if at % 8 == 0:
+            row = now["outcomes"][0] | {"at": now["outcomes"][-1]["at"] + 1, "title": text(5)}
+            now["outcomes"] = [*now["outcomes"][1:], row]
+            now["totals"]["done"] += 1
+            now["rate_per_minute"] = round(30 + chance.random(), 1)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +122,20 @@ class World:
         """Our branches."""
         shown = git(self.top, "branch", "--list", "bw/*", "--format=%(refname:short)")
         return shown.splitlines()
+
+
+@contextmanager
+def person(folder: Path) -> Iterator[str]:
+    """Somebody stands in this folder, whom no process of the test has started; who that is."""
+    # The test itself may hold open what only workers do, so that its children are no persons.
+    stands = ("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
+    pid = int(subprocess.run(stands, cwd=folder, capture_output=True, check=True).stdout)
+    try:
+        yield f"pid {pid}, sleep"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}/cwd").exists():
+            time.sleep(0.01)
 
 
 def in_worktrees(project: Any, pattern: str) -> list[Path]:

@@ -224,3 +224,16 @@ def test_the_text_has_a_heading_for_each_state_and_for_each_cause_of_several() -
 def test_no_text_of_an_issue_is_obeyed_by_a_terminal() -> None:
     bad = Seen(IssueId("a\x1b[2J"), "hide \x1b[8m me\n", "open", assignee="\x07bob")
     assert all(line.isprintable() for line in lines(found(picture(bad)), NOW))
+
+
+def test_of_a_queue_that_no_tracker_lists_there_is_what_the_fleet_has() -> None:
+    facts = (
+        IssueFacts("r", in_flight="running", worker_id="W1", running_seconds=1.0),
+        IssueFacts("c", standing="cooling", charged=1, again_seconds=9.0),
+        IssueFacts("over"),
+    )
+    pushed = replace(picture(facts=facts), is_pushed=True)
+    assert {row.issue_id: row.state for row in backlog(pushed, ()).rows()} == {
+        "r": State.RUNNING,
+        "c": State.RETRYING,
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 from itertools import product
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.ui import bindings, viewer
+from beads_workers.ui import bindings, viewer, web
+from beads_workers.ui.attempt import ANSWER, APPROVE, REJECT, RELEASE, RETRY
 from tests.ui.test_look import BUSY, DECISIONS, QUARANTINE
 
 ROOT = Path(__file__).parents[2]
 UI = ROOT / "beads_workers" / "ui"
 CLI = (ROOT / "docs" / "CLI.md").read_text()
+ACTIONS = (ANSWER, APPROVE, REJECT, RELEASE, RETRY)
 IN_LIST = viewer.Look(pane=viewer.Pane.QUARANTINE, part=viewer.Part.QUARANTINED)
 IN_DECISIONS = viewer.Look(pane=viewer.Pane.DECISIONS, part=viewer.Part.DECISIONS)
 KEYS = [
@@ -110,15 +113,31 @@ def test_the_documents_have_the_tables(table: object) -> None:
 
 
 def test_the_page_has_exactly_these_buttons_and_asks_as_they_say() -> None:
-    page, script = (UI / "web.html").read_text(), (UI / "web.js").read_text()
+    page, script = (UI / "web.html").read_text(), web.script()
     page = page.partition('<dialog id="question">')[0].replace("&minus;", "\N{MINUS SIGN}")
-    there = dict(re.findall(r'<button id="([^"]+)"[^>]*>([^<]*)</button>', page))
+    there = dict(re.findall(r'<button (?:role="tab" )?id="([^"]+)"[^>]*>([^<]*)</button>', page))
     there |= dict(re.findall(r'el\("button", "([^"]+)", "([^"]+)"\)', script))
-    assert there == {each.name: each.label for each in bindings.BUTTONS}
-    for button in bindings.BUTTONS:
-        start = re.search(
-            rf'(byId\("{button.name}"\)|\b{button.name})\.addEventListener\("click"', script
+    of_attempt = dict(re.findall(r'^    (\w+): \["([^"]+)", ', script, re.MULTILINE))
+    assert of_attempt.keys() == {each.button for each in ACTIONS}
+    there |= of_attempt
+    there = {name: html.unescape(label) for name, label in there.items()}
+    rows = [each for each in bindings.BUTTONS if each.name != "opens"]
+    assert there == {each.name: each.label for each in rows}
+    for button in rows:
+        if button.name.startswith("tab-"):
+            continue  # They have one handler, which asks nothing.
+        variable = re.sub(r"-(\w)", lambda each: each[1].upper(), button.name)
+        starts = (
+            rf'(byId\("{button.name}"\)|\b{variable})'
+            r'\.addEventListener\("click"',
+            rf'\n    {button.name}: \["{button.label}"',
         )
-        assert start is not None, button.name
-        handler = script[start.end() :].partition("addEventListener")[0]
-        assert ("ask(" in handler) is button.asks, button.name
+        handlers = [
+            script[start.end() :].partition("addEventListener" if n == 0 else "\n    },")[0]
+            for n, each in enumerate(starts)
+            for start in re.finditer(each, script)
+        ]
+        assert handlers, button.name
+        for handler in handlers:
+            handler = re.split(r"\n    \w+: \[|\n  \};", handler)[0]
+            assert bool(re.search(r"\bask(?:Again)?\(", handler)) is button.asks, button.name

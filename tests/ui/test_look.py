@@ -376,7 +376,7 @@ def test_what_can_be_done_about_an_issue_is_done_in_its_attempt(section: viewer.
         look = viewer.Look(pane=section, opened=opened, log=LOG)
         return pressed(*keys, look=look, snapshot=snapshot)[1]
 
-    (commit,) = (row["commit"] for row in DECISIONS["landing"]["awaiting_approval"])
+    (commit,) = (row["commit"] for row in DECISIONS["approvals"])
     ids = {"issue_ids": ["app-2"]}
     assert asked("app-2", QUARANTINE, "r") == [viewer.Ask("bw.retry", ids)]
     assert asked("app-2", BUSY, "x", "y") == [viewer.Ask("bw.release", ids)]
@@ -608,7 +608,7 @@ def test_an_answer_is_typed_and_sent_with_enter() -> None:
 
 
 def test_a_branch_is_approved_after_a_yes_at_the_commit_that_is_shown() -> None:
-    commit = DECISIONS["landing"]["awaiting_approval"][0]["commit"]
+    commit = DECISIONS["approvals"][0]["commit"]
     look, wishes = pressed("4", "j", "v", snapshot=DECISIONS)
     assert not wishes and look.question is not None and commit[:12] in look.question.text
     assert not pressed("n", look=look, snapshot=DECISIONS)[1]

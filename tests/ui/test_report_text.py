@@ -46,6 +46,20 @@ def test_it_says_what_failed_what_was_quarantined_and_what_to_type() -> None:
     assert "beads-workers retry bad" in shown
 
 
+def test_quarantined_issues_of_one_cause_are_two_lines() -> None:
+    script = begun()
+    for n in range(9):
+        script.attempt("W1", f"bad-{n}", n, n + 1.0, "error", "quarantined", error=f"no conf/{n}.x")
+    script.attempt("W1", "other", 10.0, 11.0, "error", "quarantined", error="boom", number=3)
+    shown = lines(script)
+    at = shown.index("quarantined")
+    assert shown[at + 1 : at + 4] == [
+        "  9 x  no #",
+        "      bad-0 bad-1 bad-2 bad-3 bad-4 ...",
+        "  other  3 attempts: boom",
+    ]
+
+
 def test_a_reason_that_has_no_room_beside_its_issue_has_a_line_of_its_own() -> None:
     script = begun()
     script.attempt("W1", "bad", 2.0, 7.0, "error", "quarantined", error="why " * 20, number=3,

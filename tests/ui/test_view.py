@@ -784,7 +784,13 @@ def test_an_attempt_that_was_tried_again_does_not_say_when_that_will_be() -> Non
     script.attempt("W1", "app-1", 1.0, 2.0, "error", "requeue", error="E: 3 != 4")
     script.attempt("W1", "app-1", 3.0, 4.0, "error", "requeue", number=2, error="E: 3 != 4")
     snapshot = after(*fleet(1))
-    for number, said in ((1, "error, tried again: E"), (2, "error, again at once: E")):
+    script.attempt("W1", "app-1", 5.0, 6.0, "question", "asked", number=3, error="A or B?")
+    script.attempt("W1", "app-1", 7.0, 8.0, "error", "requeue", number=4, error="E: 3 != 4")
+    for number, said in (
+        (1, "error, tried again: E"),
+        (3, "asked, and went on: A or B?"),
+        (4, "error, again at once: E"),
+    ):
         pin = Pin("app-1", "run-1", number)
         look = Look(pane=Pane.LOG, opened=pin, view=attempt_view(pin, [run(script, 1)]))
         assert said in lines(snapshot, look)[2]

@@ -7,14 +7,17 @@ import hashlib
 import json
 import re
 import socket
+import zlib
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
-from beads_workers.ui.web import CONNECTIONS_MAX, is_for_us, page, within
+from beads_workers.cli.web_asked import WHAT
+from beads_workers.ui.web import ASKED, CONNECTIONS_MAX, is_for_us, page, within
 from beads_workers.ui.web_shown import VIEWERS_MAX
 from tests.support.fleet import until
-from tests.support.web import KEY, TOKEN, Served, Viewer
+from tests.support.web import KEY, TOKEN, Served, Viewer, busy_night
 
 
 @pytest.fixture
@@ -124,7 +127,7 @@ def test_whoever_has_no_token_learns_nothing(served: Served) -> None:
 def test_another_site_may_link_to_the_page_and_read_nothing(served: Served) -> None:
     other = "Sec-Fetch-Site: cross-site"
     assert status_of(served.get("", other)) == 200
-    for path in ("events", "log?worker=W1"):
+    for path in ("events", "log?worker=W1", "attempt", "diff", "download", "report", "seen"):
         assert status_of(served.get(path, other)) == 403
         assert status_of(served.get(path, "Sec-Fetch-Site: same-site")) == 403
 
@@ -132,11 +135,13 @@ def test_another_site_may_link_to_the_page_and_read_nothing(served: Served) -> N
 # --- logs and control -------------------------------------------------------------------------
 
 
-def test_a_log_is_that_of_a_worker_or_nothing(served: Served) -> None:
+def test_what_is_asked_for_is_passed_on_and_nothing_else(served: Served) -> None:
     told = json.loads(served.get("log?worker=W1").partition(b"\r\n\r\n")[2])
-    assert told["title"] == "W1 runs it" and "all is well" in told["lines"]
-    for query in ("", "?worker=W2", "?worker=../../etc/passwd", "?worker="):
-        assert status_of(served.get(f"log{query}")) == 404
+    assert "all is well" in told["lines"]
+    assert b"not here" in served.get("log?worker=W2")
+    for path in ("nights", "logs", "log/", "../log", "attempts?issue=x", "web.json"):
+        assert status_of(served.get(path)) == 404, "nobody has an answer"
+    assert WHAT.keys() == ASKED
 
 
 def asked(
@@ -235,6 +240,37 @@ def test_a_viewer_is_told_all_that_is_known_and_then_what_is_new(served: Served)
     served.tell({"title": "next"})
     assert viewer.event() == ("snapshot", {"title": "next"})
     viewer.close()
+
+
+def test_a_phone_is_sent_little_of_a_hundred_workers() -> None:
+    served = Served()
+    nights = busy_night(100, 500)
+    served.tell(next(nights))
+    viewer = Viewer(served, zipped=True)
+    assert b"Content-Encoding: gzip" in viewer.head()
+    while viewer.event()[0] != "snapshot":
+        pass
+    assert viewer.received < 24_000, "the first frame"
+    before, seconds = viewer.received, 60
+    for snapshot in islice(nights, 4 * seconds):
+        served.tell(snapshot)
+        while (event := viewer.event())[0] != "snapshot":
+            pass
+        assert event[1]["totals"] == snapshot["totals"]
+    assert viewer.received - before < 6000 * seconds
+    viewer.close()
+    served.close()
+
+
+@pytest.mark.parametrize("path", ["", "log?worker=W1"])
+def test_an_answer_is_compressed_for_whoever_takes_it(served: Served, path: str) -> None:
+    plain = served.get(path).partition(b"\r\n\r\n")[2]
+    for asks, is_zipped in (("gzip, br", True), ("br", False), ("identity", False)):
+        head, _, body = served.get(path, f"Accept-Encoding: {asks}").partition(b"\r\n\r\n")
+        assert (b"Content-Encoding: gzip" in head) is is_zipped
+        assert f"Content-Length: {len(body)}".encode() in head
+        assert (zlib.decompress(body, wbits=31) if is_zipped else body) == plain
+        assert len(body) < len(plain) or not is_zipped
 
 
 def test_eight_viewers_see_the_same(served: Served) -> None:

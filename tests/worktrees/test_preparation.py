@@ -10,19 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.model import OCCUPIED, IssueId, Outcome, OutcomeKind
+from beads_workers.core.plans import Step, StepKind
 from beads_workers.core.settings import Work, WorkerSettings, Worktrees
 from beads_workers.core.wire import Task
+from beads_workers.core.worker import detail, failure
+from beads_workers.core.worker_events import StepEnded
 from beads_workers.executors.command import preparation
 from beads_workers.runtime.project import find_project
 from beads_workers.worktrees import preparation as making_one
 from beads_workers.worktrees.asked import read_preparation
 from beads_workers.worktrees.making import CannotPrepare
+from beads_workers.worktrees.preparation import Occupied
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.removal import Survey, reasons_to_keep, remove, tidy
 from tests.support import warm
 from tests.support.repository import commit, git, needs_git, ref_lock
-from tests.support.worktrees import World, start_preparation
+from tests.support.worktrees import World, person, start_preparation
 
 
 @pytest.fixture
@@ -269,6 +273,38 @@ def test_twelve_at_once_all_get_one(world: World, tmp_path: Path) -> None:
     assert len(world.branches()) == 12
     places = sorted((world.runs.run(world.run_id) / "issues").glob("*.place"))
     assert len({json.loads(place.read_bytes())["folder"] for place in places}) == 12
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_a_person_in_a_worktree_of_the_issue_holds_it_back_and_no_other(
+    world: World, continues: bool
+) -> None:
+    first = world.make("bw-1", 1)
+    (first.folder / "half").write_text("done")
+    with person(first.folder) as who:
+        with pytest.raises(Occupied) as occupied:
+            world.make("bw-1", 2, continues=continues)
+        assert str(occupied.value) == f"you stand in its worktree ({who})"
+        assert occupied.value.folder == str(first.folder)
+        assert world.records.all() == [first.record], "it is not touched"
+        world.make("bw-1.1", 1)
+    again = world.make("bw-1", 2, continues=continues)
+    assert (again.folder == first.folder) is continues
+
+
+def test_the_step_names_the_folder_and_says_who_stands_there(world: World, tmp_path: Path) -> None:
+    place = world.make("bw-1", 1, worker="W1")
+    commit(place.folder, "work")
+    with (tmp_path / "said").open("w+") as output:
+        with person(place.folder) as who:
+            assert program(world, "bw-1", "W2", output.fileno()).wait() == os.EX_TEMPFAIL
+        output.seek(0)
+        *_, folder, why = output.read().splitlines()
+    ended = StepEnded(os.EX_TEMPFAIL, f"{folder}\n{why}\n")
+    step, task = Step(StepKind.PREPARE, ("make",)), Task(IssueId("bw-1"), 1, "t", "d")
+    assert failure(step, ended) == Outcome(OutcomeKind.CANCELLED, why)
+    assert why == f"you stand in its worktree ({who})"
+    assert detail(step, task, ended) == f"{OCCUPIED}{place.folder}"
 
 
 def test_an_attempt_that_goes_on_finds_the_work_of_the_one_before(world: World) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.worktrees.removal import LeftWork, Survey, left_work, remove
+from beads_workers.worktrees.removal import LeftWork, Survey, left_work, remove, tidy_run
 from tests.support.repository import FORMATS, commit, git, make_repository, needs_git
-from tests.support.worktrees import Place, World
+from tests.support.worktrees import Place, World, person
 
 
 @pytest.fixture
@@ -378,3 +378,17 @@ def test_the_dry_run_says_what_is_done(world: World, tmp_path: Path) -> None:
     assert why["work"] == ("1 change not committed: new",)
     assert why["module"] == ("it holds submodules, whose commits git does not look at",)
     assert [name for name, reasons in why.items() if not reasons] == ["nothing", "other", "held"]
+
+
+# --- people -----------------------------------------------------------------------------------
+
+
+def test_a_person_who_stands_there_keeps_it_until_they_leave(world: World, place: Place) -> None:
+    (place.folder / "below.local").mkdir()
+    with person(place.folder / "below.local") as who:
+        why = f"you stand in it ({who})"
+        assert world.kept() == {"bw/a/1": why}
+        assert tidy_run(world.state, world.run_id) == {place.record: (why,)}
+        assert place.folder.exists()
+    assert tidy_run(world.state, world.run_id) == {}
+    assert not place.folder.exists()

@@ -9,6 +9,10 @@ Measured with 2.1.197, 2.1.328 and 2.1.332; the shapes are those of ``sdk.d.ts``
 - It goes on after a result when one of its background tasks ends: there is a second ``init``, and a
   second result.
 - That usage has the output as it was when the answer began. The session's file has all of it.
+- It asks a person by ``AskUserQuestion``, but only with ``--permission-prompt-tool stdio``. A hook
+  that answers ``defer`` ends the run at the call. ``--resume`` with an empty stdin runs the call
+  again, and a hook can answer it. Without a hook the call fails, and claude goes on. So does a
+  call that needs a permission: the flag changes only the words of its refusal ("Stream closed").
 - ``modelUsage`` of the result is the right account (``usage`` leaves out sub-agents, and is zero at
   a budget). In newer versions, after ``--resume``, it is the account of the session.
 """
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from beads_workers.agents import adapter, events
 from beads_workers.agents.lines import Fields, Parser
@@ -37,6 +42,13 @@ _UNWANTED = "EnterWorktree,ExitWorktree,EnterPlanMode,ExitPlanMode,ScheduleWakeu
 """Tools that a fleet does not want. A worktree of claude is made in the user's main checkout, and
 the work stays there; a plan waits for a person; a wake-up starts again after the end. No permission
 mode refuses them."""
+
+_ASKS = "AskUserQuestion"
+
+_INSTEAD = ("--settings", "--bare", "--permission-prompt-tool", "--permission-prompts")
+"""Arguments of the user by which our hooks, or our way to questions, are gone."""
+
+_MANAGED = "/etc/claude-code"
 
 _BYPASSES = {"--dangerously-skip-permissions", "bypassPermissions"}
 
@@ -209,8 +221,16 @@ class ClaudeParser(Parser):
             tokens = fields.at("usage").usage(_ANSWER_TOKENS, self.model)
             yield from self.usage.total([tokens.plus(events.Usage(money=money))])
         for denied in fields.each("permission_denials"):
-            yield from self._denied(denied)
+            if denied.text("tool_name") == _ASKS:
+                yield events.OpenQuestion(_question(denied.at("tool_input")))
+            else:
+                yield from self._denied(denied)
         text = fields.text("result")
+        deferred = fields.at("deferred_tool_use")
+        if fields.text("stop_reason") == "tool_deferred" and deferred.text("name") == _ASKS:
+            question, call = _question(deferred.at("input")), deferred.name("id")
+            yield events.FinalResult(text, True, question, call)
+            return
         if (failure := self._ended_badly(fields, subtype, text)) is not None:
             yield failure
         yield events.FinalResult(text, failure is None)
@@ -235,6 +255,26 @@ class ClaudeParser(Parser):
         if fields.number("num_turns") == 0:
             return events.RunFailure(events.Kind.UNFINISHED, "it ended before its first turn")
         return None
+
+
+def _question(asked: Fields) -> str:
+    """Return the questions of a call with their choices, numbered: a person may answer by number
+    (``attempts.ask_hook``)."""
+    lines = []
+    questions = asked.each("questions")
+    for number, each in enumerate(questions, 1):
+        of = f"{number}/{len(questions)}: " if len(questions) > 1 else ""
+        lines.append(f"{of}{each.text('question')}{_SEVERAL if each.flag('multiSelect') else ''}")
+        for at, option in enumerate(each.each("options"), 1):
+            told = option.text("description")[:_CHOICE_CHARS_MAX]
+            lines.append(f"  {at}. {option.name('label')}{f': {told}' if told else ''}")
+    if len(questions) > 1:
+        lines.append("Answer each on a line of its own, or divide the answers by ';'.")
+    return "\n".join(lines)
+
+
+_SEVERAL = " (several may be chosen, divided by commas)"
+_CHOICE_CHARS_MAX = 300
 
 
 def _failed(error: str, status: int, text: str) -> events.RunFailure:
@@ -283,6 +323,18 @@ _ANSWER = '"assistant"'
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
+def _home(environment: Mapping[str, str]) -> str:
+    return environment.get("CLAUDE_CONFIG_DIR") or f"{environment.get('HOME', '')}/.claude"
+
+
+def _switches(text: str) -> dict[str, Any]:
+    """Return the settings in a text; claude ignores one that is no JSON."""
+    try:
+        return parse_object(text.encode())
+    except ProtocolError:
+        return {}
+
+
 class Claude(adapter.Adapter):
     """Adapter of claude. The prompt comes on stdin; ``--allowedTools`` would take it for a tool."""
 
@@ -311,8 +363,7 @@ class Claude(adapter.Adapter):
         """Return the file of the session, in the folder of whichever project."""
         if not _UUID.fullmatch(session):
             return []
-        home = environment.get("CLAUDE_CONFIG_DIR") or f"{environment.get('HOME', '')}/.claude"
-        return [(f"{home}/projects", f"*/{session}.jsonl")]
+        return [(f"{_home(environment)}/projects", f"*/{session}.jsonl")]
 
     command = "claude"
 
@@ -330,7 +381,38 @@ class Claude(adapter.Adapter):
             argv += ["--max-turns", str(request.turns)]
         if request.settings:
             argv += ["--settings", request.settings]
-        return adapter.Invocation((*argv, *request.arguments), request.prompt)
+        environment = {}
+        if request.asks:
+            argv += ["--permission-prompt-tool", "stdio"]
+        elif request.resume:  # A session that waits for an answer goes on with the prompt.
+            environment["CLAUDE_CODE_DROP_UNAVAILABLE_DEFERRED_TOOL"] = "1"
+        return adapter.Invocation((*argv, *request.arguments), request.prompt, environment)
+
+    def hooks_off(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folders: Sequence[str],
+        read: adapter.Read,
+    ) -> str:
+        """Return what switches off our hooks; the file that says so first decides, as in claude.
+        The local settings of the checkout hold in its worktrees, too."""
+        if named := next((x for x in arguments if x.partition("=")[0] in _INSTEAD), ""):
+            return named.partition("=")[0]
+        places = [
+            (_MANAGED, "managed-settings.json"),
+            (f"{_MANAGED}/managed-settings.d", "*.json"),
+            *((f"{each}/.claude", "settings.local.json") for each in folders),
+            (f"{folders[0]}/.claude", "settings.json"),
+            (_home(environment), "settings.json"),
+        ]
+        for file, text in (found for place in places for found in read(*place)):
+            keys = _switches(text)
+            if file.startswith(_MANAGED) and keys.get("allowManagedHooksOnly") is True:
+                return f"allowManagedHooksOnly in {file}"
+            if isinstance(off := keys.get("disableAllHooks"), bool):
+                return f"disableAllHooks in {file}" if off else ""
+        return ""
 
     def obstacles(
         self, arguments: Sequence[str], environment: Mapping[str, str], *, root: bool

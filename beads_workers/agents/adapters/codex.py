@@ -69,7 +69,7 @@ class CodexParser(Parser):
             return []
         if fields.text("type") != _ANSWER:
             asked = fields.at("payload", "item").each("questions")
-            return [events.OpenQuestion(title) for each in asked if (title := each.text("title"))]
+            return [events.OpenQuestion(found) for each in asked if (found := _question(each))]
         answer, used = fields.at("payload"), fields.at("payload", "usage")
         return list(self.usage.answer(answer.name("response_id"), self._usage(used)))
 
@@ -111,6 +111,12 @@ class CodexParser(Parser):
 _WRITTEN = "cache_write_input_tokens"
 _ANSWER, _QUESTIONS = "token_usage_record", '"questions"'
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def _question(asked: Fields) -> str:
+    """Return a question with its choices; "" without a title."""
+    title, choices = asked.text("title"), " / ".join(asked.strings("options"))
+    return f"{title} ({choices})" if title and choices else title
 
 
 def _error(text: str) -> events.Event:

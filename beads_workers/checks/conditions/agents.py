@@ -31,7 +31,7 @@ def _guards(plan: FleetPlan) -> Found:
 
     review = met(plan.review)
     everyone = [*plan.agents, *([review] if review and review not in plan.agents else [])]
-    return agents.guards(everyone, agents.tools_here(plan.folder))
+    return agents.guards(everyone, agents.tools_here(plan.folder), plan.folder)
 
 
 CONDITIONS = (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 from beads_workers.checks import leftovers
 from beads_workers.checks.condition import Asked, Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import met, ok
+from beads_workers.runtime import live_page
 from beads_workers.runtime.run_directory import tracker_folder
 
 
@@ -26,6 +28,11 @@ def _fleet(plan: FleetPlan) -> Found:
         if (other := leftovers.elsewhere(folder)) is not None:
             return other
     return ok("fleet", "none is running here")
+
+
+def _page(plan: FleetPlan) -> Found:
+    page = live_page.lingering(plan.state)
+    return [] if page is None else ok("page", live_page.shown(page, time.time()))
 
 
 CONDITIONS = (
@@ -54,5 +61,12 @@ CONDITIONS = (
         "no other fleet works here; one is a warning",
         _fleet,
         asked=Asked.BY_DOCTOR,  # Two starts may race: the lock decides, and start ends with exit 5.
+    ),
+    Condition(
+        Stage.FLEET,
+        "page",
+        "how long the live page of an earlier start is served, and what ends it",
+        _page,
+        asked=Asked.BY_DOCTOR,
     ),
 )

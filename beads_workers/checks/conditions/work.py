@@ -111,8 +111,10 @@ SHORT_SECONDS = 120.0
 
 
 def _night(plan: FleetPlan) -> Found:
-    budget, spent = plan.options.budget, plan.night
-    return night.spent(read_budget(budget), spent) if budget and plan.agents else None
+    budget = plan.options.budget
+    if not budget or not plan.agents:
+        return None
+    return night.spent(plan.state_directory, read_budget(budget), plan.night)
 
 
 def _timeout(plan: FleetPlan) -> Found:

@@ -20,7 +20,7 @@ def _can_be_made(plan: FleetPlan) -> Found:
         return found
     if found is not None:
         text = f"each attempt gets one of its own, from {found.base_name}, in {found.folder}"
-        return ok("worktree", text)
+        return ok("worktree", f"{text}{worktrees.staying(found)}")
     work = met(plan.work)
     if work is not None and work.agent is not None and not plan.is_pushed:
         return worktrees.crowd(work, plan.options) or ok(

@@ -10,6 +10,7 @@ from beads_workers.core.control import Control
 from beads_workers.core.events import BY_HAND, FleetRequest, Ticket
 from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
 from beads_workers.core.issues import Issue, Standing
+from beads_workers.core.landing import ahead_text
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.parts import Parts
 from beads_workers.core.requests import issue_ids
@@ -113,7 +114,7 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         attempt=issue.attempt.started.attempt if issue.attempt else issue.charged + 1,
         charged=issue.charged,
         again_seconds=_from(parts, issue.due) if standing is Standing.COOLING else None,
-        error=issue.error[:ERROR_CHARS_MAX],
+        error=_error(issue)[:ERROR_CHARS_MAX],
         pending=pending.settlement.action.value if pending else "",
         pending_tries=pending.tries if pending else 0,
         parked=issue_id in parts.agents.waiting(),
@@ -121,7 +122,14 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         gate_seconds=parts.landings.gate_seconds(issue),
         no_verdict=parts.landings.no_verdict(issue),
         by=_by(parts, issue),
+        ahead=ahead_text(issue.retry_entry.ahead) if issue.retry_entry else "",
     )
+
+
+def _error(issue: Issue) -> str:
+    if issue.standing is Standing.OCCUPIED and issue.retry_entry is not None:
+        return issue.retry_entry.occupied
+    return issue.error
 
 
 def _by(parts: Parts, issue: Issue) -> str:

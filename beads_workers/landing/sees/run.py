@@ -39,6 +39,11 @@ LOCK = "beads-workers-sees.lock"
 # --- kept ----------------------------------------------------------------------------------------
 
 
+SAW_NOTHING = "saw nothing"
+"""Key of a proof, of any tree, that the check depends on nothing: a start need not wait for the
+proof of another tree."""
+
+
 def kept(verdicts: Verdicts, tree: str) -> Proof | None:
     """Return the kept proof for this verify and these leads into the checkout; the caller has
     called ``look_again``. A proof that a check depends on nothing holds for this tree only: tests
@@ -57,6 +62,8 @@ def keep(verdicts: Verdicts, tree: str, proof: Proof) -> None:
         key = "sees" if proof.sight is Sight.BRANCH else f"sees nothing {tree}"
         result = GateResult(GateVerdict.GREEN, text="\n".join(proof.opened), seconds=proof.seconds)
         verdicts.keep(key, result)
+        if proof.sight is Sight.NOTHING:
+            verdicts.keep(SAW_NOTHING, result)
 
 
 # --- for whoever starts it -----------------------------------------------------------------------

@@ -23,7 +23,12 @@ from beads_workers.trackers.bd.tracker import (
     refusals,
 )
 from beads_workers.trackers.issue import TIMEOUT_LABEL
-from beads_workers.trackers.settlement_rules import Ownership, other_run, refuse_held
+from beads_workers.trackers.settlement_rules import (
+    Ownership,
+    other_run,
+    outdated_marks,
+    refuse_held,
+)
 
 _STDIN = "/dev/stdin"
 """A text may be longer than an argument; 0.x does not take ``-`` everywhere."""
@@ -108,7 +113,7 @@ def _updates(seen: BdRow, change: IssueEdit) -> list[str]:
         fields.append(f"--status={change.status}")
         if change.assignee is None and other_run(seen.assignee):
             fields.append("--assignee=")  # What a run has closed is nobody's when it is open.
-    gone = list(change.removed_labels)
+    gone = [*change.removed_labels, *outdated_marks(seen.status, seen.labels, change)]
     if own := _own_work(change):
         gone += [each for each in seen.labels if each.startswith(TIMEOUT_LABEL)]
     fields += [f"--remove-label={quoted(each)}" for each in gone]

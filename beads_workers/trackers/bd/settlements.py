@@ -25,6 +25,7 @@ from beads_workers.trackers.bd.tracker import (
     rows,
     rows_of_group,
 )
+from beads_workers.trackers.settlement_rules import Ownership, unmarks
 
 # --- verdicts ------------------------------------------------------------------------------------
 # The meaning of a settlement for an issue as it was just read. Pure.
@@ -37,8 +38,7 @@ from beads_workers.trackers.bd.tracker import (
 class ConditionalWrite:
     """A write for an issue that is in ``status``, in the name of ``assignee``, and for no other.
 
-    ``notes``: the existing notes, for a ``bd`` that cannot append. ``asks``: it has the label of an
-    issue that waits for an answer. ``sure``: nobody can have
+    ``notes``: the existing notes, for a ``bd`` that cannot append. ``sure``: nobody can have
     changed the issue, so that the write need not name the expected state.
     """
 
@@ -47,7 +47,6 @@ class ConditionalWrite:
     assignee: str
     notes: str = ""
     sure: bool = False
-    asks: bool = False
 
     @property
     def status_after(self) -> str:
@@ -82,8 +81,7 @@ def decide(
         return source.Settled(settlement, source.Result.NOT_OURS, "the tracker has no such issue")
     if settlement.action is source.Action.CONFIRM:
         return _confirm(settlement, seen, actor, closed_by)
-    asks = source.NEEDS_ANSWER in seen.labels
-    write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes, asks=asks)
+    write = ConditionalWrite(settlement, seen.status, seen.assignee, seen.notes)
     if seen.status == CLOSED:
         if settlement.taken_back or _is_agents_close(settlement, seen, actor, closed_by):
             return write
@@ -244,7 +242,7 @@ def _shared(call: Call, write: ConditionalWrite) -> object:
         return None
     if write.settlement.action in (*source.BLOCKING, source.Action.CLOSE) and write.settlement.note:
         return write
-    return (write.settlement.action, write.status, write.assignee, write.asks)
+    return (write.settlement.action, write.status, write.assignee, write.settlement.mark)
 
 
 def _close_in_batch(tracker: BdTracker, actor: str, group: Sequence[ConditionalWrite]) -> Errors:
@@ -293,10 +291,8 @@ def _fields(tracker: BdTracker, write: ConditionalWrite) -> list[str]:
         fields.append(f"--status={write.status_after}")
     if action is not source.Action.CLOSE:
         fields.append("--assignee=")
-    if action is source.Action.ASK:
-        fields.append(f"--add-label={source.NEEDS_ANSWER}")
-    elif action is source.Action.REOPEN and write.asks:
-        fields.append(f"--remove-label={source.NEEDS_ANSWER}")
+    if mark := write.settlement.mark:
+        fields.append(f"--add-label={mark}")
     if action in (*source.BLOCKING, source.Action.CLOSE) and write.settlement.note:
         note = _note(write.settlement.note)
         if abilities.append_notes:
@@ -392,17 +388,21 @@ class SettlementGroup:
         try:
             if settlements and seen is None:
                 seen = self.tracker.look([s.issue_id for s in settlements])
-            closers = self._closers(settlements, seen or {})
+            seen = seen or {}
+            closers = self._closers(settlements, seen)
+            verdicts = [
+                decide(one, seen.get(one.issue_id), self.actor, closers.get(one.issue_id, ""))
+                for one in settlements
+            ]
+            self._unmark(settlements, verdicts, seen)
         except source.SourceError as trouble:
             self._trouble = trouble
             for one in settlements:
                 error = (errors or {}).get(one.issue_id, str(trouble))
                 self._answer(source.Settled(one, source.Result.FAILED, error))
             return []
-        seen, writes = seen or {}, []
-        for one in settlements:
-            closed_by = closers.get(one.issue_id, "")
-            verdict = decide(one, seen.get(one.issue_id), self.actor, closed_by)
+        writes = []
+        for one, verdict in zip(settlements, verdicts, strict=True):
             if isinstance(verdict, ConditionalWrite):
                 held = (verdict.status, verdict.assignee) == (IN_PROGRESS, self.actor)
                 writes.append(replace(verdict, sure=held and one.issue_id in self.sure))
@@ -417,6 +417,26 @@ class SettlementGroup:
         ids = [s.issue_id for s in settlements if s.by_agent and s.issue_id in seen]
         closed = [i for i in ids if seen[i].status == CLOSED]
         return self.tracker.closers(closed, self.actor) if closed else {}
+
+    def _unmark(
+        self,
+        settlements: Sequence[source.Settlement],
+        verdicts: Sequence[ConditionalWrite | source.Settled],
+        seen: Mapping[IssueId, BdRow],
+    ) -> None:
+        """Take off the labels of issues that do not wait for a person any more."""
+        off: dict[tuple[str, ...], list[IssueId]] = {}
+        for one, verdict in zip(settlements, verdicts, strict=True):
+            row = seen.get(one.issue_id)
+            if row is None or not (marks := set(row.labels) & {*source.MARKS} - {one.mark}):
+                continue
+            result = source.Result.APPLIED
+            result = verdict.result if isinstance(verdict, source.Settled) else result
+            if unmarks(Ownership(row.status, row.assignee), result):
+                off.setdefault(tuple(sorted(marks)), []).append(one.issue_id)
+        for labels, ids in off.items():
+            fields = [f"--remove-label={each}" for each in labels]
+            self.tracker.ask(["update", "--json", *fields, "--", *ids], ids=len(ids))
 
     def _applied(self, writes: Iterable[ConditionalWrite], errors: Errors) -> None:
         for write in writes:

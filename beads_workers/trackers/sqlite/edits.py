@@ -19,6 +19,7 @@ from beads_workers.trackers.settlement_rules import (
     OPEN,
     Ownership,
     other_run,
+    outdated_marks,
     refuse_held,
 )
 from beads_workers.trackers.sqlite.exchange import DependencyCycle, write_issues
@@ -90,7 +91,8 @@ def _changed(store: SqliteStore, issue: TrackerIssue, change: IssueEdit, now: st
     fields: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
     fields |= _moved(issue, change, now)
     labels = (*issue.labels, *change.added_labels)
-    kept = (each for each in dict.fromkeys(labels) if each not in change.removed_labels)
+    gone = (*change.removed_labels, *outdated_marks(issue.status, issue.labels, change))
+    kept = (each for each in dict.fromkeys(labels) if each not in gone)
     needed = _needed(store, issue, change, now)
     try:
         return from_object(

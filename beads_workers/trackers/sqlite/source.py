@@ -151,8 +151,11 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
             if each.settlement.action in source.BLOCKING and each.note
         ],
     )
-    for each in changes:
-        _mark(connection, each.settlement)
+    marked = (each.settlement for each in changes if each.settlement.mark)
+    connection.executemany(
+        "INSERT OR IGNORE INTO labels SELECT ?1, ?2, count(*) FROM labels WHERE issue_id = ?1",
+        [(each.issue_id, each.mark) for each in marked],
+    )
     connection.executemany(
         "UPDATE issues SET status = ?, assignee = ?, updated_at = ?3, closed_at = ?3,"
         " close_reason = ?4 WHERE id = ?5",
@@ -178,14 +181,12 @@ def change(connection: sqlite3.Connection, changes: Sequence[Change], now: str) 
     )
 
 
-def _mark(connection: sqlite3.Connection, settlement: source.Settlement) -> None:
-    """Set or remove the label of an issue that waits for an answer."""
-    marked = settlement.issue_id, source.NEEDS_ANSWER
-    if settlement.action is source.Action.ASK:
-        count = "SELECT ?1, ?2, count(*) FROM labels WHERE issue_id = ?1"
-        connection.execute(f"INSERT OR IGNORE INTO labels {count}", marked)
-    elif settlement.action is source.Action.REOPEN:
-        connection.execute("DELETE FROM labels WHERE issue_id = ? AND label = ?", marked)
+def unmark(connection: sqlite3.Connection, settlements: Iterable[source.Settlement]) -> None:
+    """Take off the labels of issues that do not wait for a person any more."""
+    off = (
+        f"DELETE FROM labels WHERE issue_id = ? AND label <> ? AND label IN {_places(source.MARKS)}"
+    )
+    connection.executemany(off, [(each.issue_id, each.mark, *source.MARKS) for each in settlements])
 
 
 def _results(settlement: source.Settlement) -> Iterable[tuple[str, str]]:
@@ -489,13 +490,17 @@ class SqliteSource:
         found = holdings(tracker.connection, (_storable(each.issue_id) for each in settlements))
         answers: list[source.Settled] = []
         changes: list[Change] = []
+        unmarked: list[source.Settlement] = []
         for settlement in settlements:
             key = settlement.issue_id
             ruling = settlement_rules.rule(settlement, found.get(key), actor)
+            if settlement_rules.unmarks(found.get(key), ruling.result):
+                unmarked.append(settlement)
             if ruling.write is not None:
                 found[key] = ruling.write
                 changes.append(Change(settlement, ruling.write, _storable(settlement.note)))
             answers.append(source.Settled(settlement, ruling.result, ruling.error))
+        unmark(tracker.connection, unmarked)
         change(tracker.connection, changes, self._now())
         # A closed issue unblocks others, and blocks them again if the close is undone.
         moved = {

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from beads_workers.agents.adapter import AgentRequest, Permission
+from beads_workers.agents.adapter import AgentRequest, Permission, shown
 from beads_workers.agents.events import (
     Denied,
     Doing,
     FinalResult,
     Kind,
     Limit,
+    OpenQuestion,
     Retrying,
     RunFailure,
     Session,
@@ -21,6 +23,7 @@ from beads_workers.agents.events import (
 )
 from beads_workers.agents.totals import Totals
 from beads_workers.agents.verdict import RunEnding
+from beads_workers.attempts.guards import read_settings
 from tests.agents import streams
 
 RESET = int(streams.NOW) + 3000
@@ -101,6 +104,10 @@ def test_the_invocation_says_its_permissions_and_its_form() -> None:
         *("--permission-mode", "bypassPermissions", *UNWANTED),
         *("--resume", "u-1", "--model", "opus"),
     )
+    assert again.environment == {"CLAUDE_CODE_DROP_UNAVAILABLE_DEFERRED_TOOL": "1"}
+    asks = streams.adapter("claude").arguments(AgentRequest("", "u-1", resume=True, asks=True))
+    assert asks.argv[-2:] == ("--permission-prompt-tool", "stdio")
+    assert (asks.stdin, asks.environment) == ("", {})
 
 
 def test_a_limit_of_the_account_has_its_reset() -> None:
@@ -353,3 +360,104 @@ def test_its_failure_is_the_one_of_its_result() -> None:
         "claude", streams.stream(failed("Credit balance is too low", api_error_status=400))
     )
     assert found[0] == RunFailure(Kind.NEEDS_PERSON, "Credit balance is too low")
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+KEY = {
+    "question": "Which key?",
+    "header": "Key",
+    "multiSelect": False,
+    "options": [{"label": "FOO", "description": "as it was"}, {"label": "BAR"}],
+}
+COLOUR = {"question": "Which colours?", "multiSelect": True, "options": [{"label": "red"}]}
+SHOWN = "Which key?\n  1. FOO: as it was\n  2. BAR"
+
+
+def deferred(*questions: dict[str, Any], name: str = "AskUserQuestion") -> dict[str, Any]:
+    """The result of a run that ended at this call."""
+    call = {"id": "t-1", "name": name, "input": {"questions": list(questions)}}
+    reason = {"stop_reason": "tool_deferred", "terminal_reason": "tool_deferred"}
+    return streams.claude_result(9, 9, 0.1, result="", deferred_tool_use=call, **reason)
+
+
+def test_a_run_that_ends_at_a_question_is_one_with_its_choices() -> None:
+    data = streams.stream(streams.CLAUDE_INIT, deferred(KEY))
+    tally = streams.tally_of("claude", data)
+    for changed in (True, False):
+        found = streams.adapter("claude").verdict(tally, RunEnding(0, changed=changed))
+        assert (found.kind, found.why) == (Kind.QUESTION, "Which key?")
+        assert (found.question, found.call) == (SHOWN, "t-1")
+    assert tally.result is not None and shown(tally.result) == "asks: Which key?"
+
+
+def test_questions_of_one_call_are_numbered() -> None:
+    tally = streams.tally_of("claude", streams.stream(deferred(KEY, COLOUR)))
+    assert tally.result is not None
+    assert tally.result.question.splitlines() == [
+        "1/2: Which key?",
+        "  1. FOO: as it was",
+        "  2. BAR",
+        "2/2: Which colours? (several may be chosen, divided by commas)",
+        "  1. red",
+        "Answer each on a line of its own, or divide the answers by ';'.",
+    ]
+
+
+def test_a_question_that_a_prompt_has_overtaken_is_none() -> None:
+    done = streams.claude_result(9, 9, 0.2, result="Done.")
+    lines = streams.CLAUDE_INIT, deferred(KEY), streams.CLAUDE_INIT, done
+    assert kind(*lines, status=0) is Kind.DONE
+
+
+def test_another_tool_that_somebody_defers_is_no_question() -> None:
+    assert kind(deferred(KEY, name="Bash"), status=0) is Kind.UNFINISHED
+
+
+def test_a_question_that_was_refused_is_one_without_an_answer() -> None:
+    refused = {"tool_name": "AskUserQuestion", "tool_use_id": "u1"}
+    refused["tool_input"] = {"questions": [KEY]}  # type: ignore[assignment]
+    result = streams.claude_result(9, 9, 0.1, result="I stop here.", permission_denials=[refused])
+    parsed = streams.events("claude", streams.stream(result))
+    assert OpenQuestion(SHOWN) in parsed and Denied("AskUserQuestion") not in parsed
+
+
+def off(folder: Path, *arguments: str) -> str:
+    """What switches hooks off for an agent in ``folder/worktree``."""
+    folders = [str(folder / "worktree"), str(folder / "checkout")]
+    environment = {"HOME": str(folder / "home")}
+    return streams.adapter("claude").hooks_off(arguments, environment, folders, read_settings)
+
+
+@pytest.mark.parametrize(
+    ("file", "holds"),
+    [
+        ("home/.claude/settings.json", True),
+        ("worktree/.claude/settings.json", True),
+        ("worktree/.claude/settings.local.json", True),
+        ("checkout/.claude/settings.local.json", True),
+        ("checkout/.claude/settings.json", False),
+    ],
+)
+def test_hooks_are_off_where_settings_say_so(tmp_path: Path, file: str, holds: bool) -> None:
+    assert off(tmp_path) == ""
+    path = tmp_path / file
+    path.parent.mkdir(parents=True)
+    path.write_text('{"disableAllHooks": true}')
+    assert off(tmp_path) == (f"disableAllHooks in {path}" if holds else "")
+    path.write_text('{"disableAllHooks": tr')
+    assert off(tmp_path) == ""
+
+
+def test_the_settings_nearest_to_the_agent_decide(tmp_path: Path) -> None:
+    for name, value in (("home", "true"), ("worktree", "false")):
+        (tmp_path / name / ".claude").mkdir(parents=True)
+        text = f'{{"disableAllHooks": {value}}}'
+        (tmp_path / name / ".claude/settings.json").write_text(text)
+    assert off(tmp_path) == ""
+
+
+@pytest.mark.parametrize("argument", ["--settings", "--bare", "--permission-prompt-tool"])
+def test_an_argument_of_the_user_takes_the_place_of_ours(tmp_path: Path, argument: str) -> None:
+    assert off(tmp_path, "--model", "opus") == ""
+    assert off(tmp_path, f"{argument}=x") == off(tmp_path, argument, "x") == argument

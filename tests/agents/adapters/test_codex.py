@@ -156,11 +156,11 @@ def test_other_lines_of_that_file_say_nothing(line: str) -> None:
 
 
 def test_a_question_with_which_it_goes_on_stands_in_that_file() -> None:
-    questions = [{"title": "In euros?", "options": ["yes"]}, {"title": ""}]
+    questions = [{"title": "In euros?", "options": ["yes", "no"]}, {"title": ""}]
     item = {"type": "AgentMessage", "delivery": "async", "questions": questions}
     payload = {"type": "item_completed", "item": item}
     line = json.dumps({"type": "event_msg", "payload": payload})
-    assert adapter("codex").parser().usage_told(line) == [OpenQuestion("In euros?")]
+    assert adapter("codex").parser().usage_told(line) == [OpenQuestion("In euros? (yes / no)")]
 
 
 def test_the_file_of_a_session_lies_below_the_day_of_its_id() -> None:

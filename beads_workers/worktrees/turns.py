@@ -1,0 +1,53 @@
+"""Turns of checkouts: as many at a time as there are processors, and two at least.
+
+Eight workers begin together, and each needs a checkout. Side by side, all eight end late; in turn,
+the first agents begin while the other worktrees are made. Each turn is a lock in git's common
+folder, which the kernel releases should its holder be killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LOCK = "beads-workers-turn.lock"
+"""Name of the lock of whoever is the next; ``.1`` and so on are the turns."""
+LEAST = 2
+LOOK_SECONDS = 0.01
+
+
+@contextmanager
+def turn(common: str) -> Iterator[None]:
+    """Wait for a turn, and hold it. Raises ``OSError``."""
+    first = _opened(f"{common}/{LOCK}")
+    try:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        held = _free(common)
+    finally:
+        os.close(first)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def _free(common: str) -> int:
+    """Wait until a turn is free; only one process at a time waits here."""
+    turns = max(LEAST, len(os.sched_getaffinity(0)))
+    while True:
+        for number in range(1, turns + 1):
+            lock = _opened(f"{common}/{LOCK}.{number}")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock)
+            else:
+                return lock
+        time.sleep(LOOK_SECONDS)
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
