@@ -80,7 +80,7 @@ def test_eighty_by_twentyfour_shows_the_fleet_at_a_glance() -> None:
         "project  bd  20261121-031500.000-abcdef", "running", "up 15 s", "ready 3",
         "P0-4: 1 2 0 0 0", "blocked 2", "settling 3, claiming up to 8", "0.50 s each",
         "nothing needs you", "workers 1-8 of 8, 2 busy", "app-1", "Say what went wrong",
-        "W8   idle", "error, again in 10 s: tests fail",
+        "W8   idle", "failed, again in 10 s: tests fail",
     ):  # fmt: skip
         assert expected in shown
 
@@ -96,7 +96,11 @@ def test_before_the_first_listing_nothing_is_said_of_the_backlog() -> None:
 
 @pytest.mark.parametrize(
     ("charged", "delay", "said"),
-    [(1, 10.0, "error, again in 10 s"), (1, 0.0, "error, again at once"), (0, 0.0, "not charged")],
+    [
+        (1, 10.0, "failed, again in 10 s"),
+        (1, 0.0, "failed, again at once"),
+        (0, 0.0, "not charged"),
+    ],
 )
 def test_a_failure_says_what_comes_next(charged: int, delay: float, said: str) -> None:
     failed = ended(
@@ -787,9 +791,9 @@ def test_an_attempt_that_was_tried_again_does_not_say_when_that_will_be() -> Non
     script.attempt("W1", "app-1", 5.0, 6.0, "question", "asked", number=3, error="A or B?")
     script.attempt("W1", "app-1", 7.0, 8.0, "error", "requeue", number=4, error="E: 3 != 4")
     for number, said in (
-        (1, "error, tried again: E"),
+        (1, "failed, tried again: E"),
         (3, "asked, and went on: A or B?"),
-        (4, "error, again at once: E"),
+        (4, "failed, again at once: E"),
     ):
         pin = Pin("app-1", "run-1", number)
         look = Look(pane=Pane.LOG, opened=pin, view=attempt_view(pin, [run(script, 1)]))
