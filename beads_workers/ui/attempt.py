@@ -317,7 +317,8 @@ def now(pin: Pin, snapshot: Fields, landed: str = "", can: str = "") -> str:
     runs = f"{pin.worker_id} runs {other}" if here and other and other != pin.issue_id else ""
     state = f"{pin.issue_id} {issue}" if issue else ""
     stands = ": ".join(part for part in (state, can) if part)
-    return "; ".join(part for part in (stands, runs) if part)
+    gate = next((r["gate"] for r in snapshot["approvals"] if r["issue_id"] == pin.issue_id), None)
+    return "; ".join(part for part in (stands, gate["text"] if gate else "", runs) if part)
 
 
 def _standing(issue_id: str, snapshot: Fields) -> tuple[str, str]:

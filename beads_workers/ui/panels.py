@@ -641,7 +641,8 @@ def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
         return
     verified = "verified" if row["verified"] else "not verified"
     verified = row["gate"]["text"] if row["gate"] else verified
-    yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}, {verified}", "strong"
+    by = f" by {row['agent']}" if row["agent"] else ""
+    yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}{by}, {verified}", "strong"
     yield row["diffstat"], ""
     yield row["message"], ""
     yield "v approves, V rejects, d shows the change", "muted"

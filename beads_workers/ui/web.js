@@ -372,7 +372,7 @@
       set(said, inLines(row.message));
       said.hidden = !row.message;
       const by = row.agent ? ` by ${safe(row.agent)}` : "";
-      set(card.querySelector(".dim"), `${safe(row.branch)} at ${short(row.commit)}${by}, ${row.gate ? safe(row.gate.text) : row.verified ? "verified" : "not verified"}`);
+      set(card.querySelector(".dim"), `${short(row.commit)} on ${safe(row.branch)}${by}, ${row.gate ? safe(row.gate.text) : row.verified ? "verified" : "not verified"}`);
     });
   };
   const short = (commit) => safe(commit).slice(0, 12);
@@ -478,7 +478,7 @@
     }, (card, cause) => {
       card.shown = cause;
       const [head, folded] = card.children;
-      set(head.firstElementChild, cause.issue_ids.length > 1 ? `${count(cause.issue_ids.length)} ×` : "");
+      set(head.firstElementChild, cause.issue_ids.length > 1 ? `${count(cause.issue_ids.length)} x` : "");
       head.querySelector("button").hidden = !on || cause.issue_ids.length < 2;
       set(folded.firstElementChild, counted(cause.issue_ids.length, "issue"));
       folded.firstElementChild.hidden = cause.issue_ids.length === 1;

@@ -267,7 +267,7 @@
       set(node.querySelector("small"), wanted ? `${count(group.rows.length)} of ${count(group.count)}` : count(group.count));
       keyed(node.lastElementChild, group.rows, (row) => row.cause ?? `${row.issue}\0${row.title}`, (row) => (row.cause ? el("li", "", el("b"), foreign(row.cause, "span", "bad"))
         : el("li", "", opener(() => pinIssue(row.issue), foreign(row.issue, "code"), " ", foreign(row.title)), " ", el("bdi", "dim"))),
-        (item, row) => (row.cause ? set(item.firstElementChild, `${count(row.count)} × `) : set(item.lastElementChild, safe(row.note))));
+        (item, row) => (row.cause ? set(item.firstElementChild, `${count(row.count)} x `) : set(item.lastElementChild, safe(row.note))));
     });
   };
   byId("listed").addEventListener("toggle", askIssues);
