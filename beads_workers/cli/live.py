@@ -12,15 +12,24 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group
+
 from beads_workers.cli.attempts import AttemptReader, Beside, save
 from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.cli.log_tail import LogTail, WorktreeDiff, Wrapping
 from beads_workers.cli.person import signed
-from beads_workers.core.text import printable
+from beads_workers.core.text import counted, printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt import about
-from beads_workers.ui.dashboard import draw, page_rows, shows_log
+from beads_workers.ui.dashboard import (
+    RUN_STYLES,
+    draw,
+    page_rows,
+    pointed_at,
+    shows_log,
+    worker_rows,
+)
 from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 
@@ -34,11 +43,18 @@ TICK_SECONDS = 1.0
 """Time between frames if nothing happens: clocks go on."""
 MESSAGE_SECONDS = 5.0
 """Time for which an answer of the fleet is shown, unless a key is pressed."""
+SHRINK_SECONDS = 30.0
+"""Time for which the place of workers that fell idle stays empty."""
 END_SECONDS = 1.0
 """Time for which the last frame of a run is shown before the summary."""
 
 READ_SECONDS = 600.0
 """Time after the last key for which an open attempt is shown although the run has ended."""
+
+CLICK = "click:"
+"""Beginning of the key for a click, as ``ui.keys`` names it."""
+MOUSE_VARIABLE = "BW_MOUSE"
+"""Variable that leaves the mouse to the terminal from the start if it is 0."""
 
 Caption = Callable[[Mapping[str, Any], float], str]
 """(snapshot, its age in seconds) -> caption of this moment, in one line."""
@@ -60,6 +76,17 @@ class DashboardResult:
     why: Left
     ended: Message | None = None
     signal: int | None = None
+
+
+ANSWER_IDS_MAX = 5
+"""Most issues that an answer names in the last row."""
+
+
+def shortened(answer: str) -> str:
+    """Return an answer of the fleet with the number of issues in place of many ids."""
+    done, _, ids = answer.partition(": ")
+    count = len(ids.split(", "))
+    return f"{done}: {counted(count, 'issue')}" if count > ANSWER_IDS_MAX else answer
 
 
 def show(
@@ -98,6 +125,8 @@ class _Live:
         self._renderer = viewer.Renderer()
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
         self._look = viewer.Look(role, unicode=unicode)
+        self._picture = Group()
+        self._mouse = os.environ.get(MOUSE_VARIABLE, "") != "0"
         self._lines: list[str] = []
         self._snapshot: Message | None = None
         self._ended: Message | None = None
@@ -107,11 +136,14 @@ class _Live:
         """Time of the next frame; every event can bring it forward."""
         self._drawn_at = 0.0
         self._said_at = 0.0
+        self._tallest_at = 0.0
+        """Time at which the list of workers last had as many rows as are kept for it."""
         self._key_at = 0.0
         """Time of the last key."""
         self._told_end = False
 
     def run(self) -> DashboardResult:
+        self._terminal.set_mouse(self._mouse)
         while self._seen is None:
             now = time.monotonic()
             if now >= self._draw_at:
@@ -142,11 +174,19 @@ class _Live:
         if self._caption is not None:
             caption = self._caption(self._snapshot, self._feed.age())
             self._look = replace(self._look, caption=caption)
-        picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
-        self._lines = self._renderer.lines(picture, columns, rows)
+        self._remember_rows(self._snapshot, now)
+        self._picture = draw(self._snapshot, self._look, self._feed.age(), columns, rows)
+        self._lines = self._renderer.lines(self._picture, columns, rows)
         self._terminal.draw(self._lines)
         # Measured from the end of drawing: slow frames still leave a pause.
         self._drawn_at = time.monotonic()
+
+    def _remember_rows(self, snapshot: Message, now: float) -> None:
+        """Keep the place of workers that fall idle for a while, so that nothing jumps."""
+        rows = worker_rows(snapshot)
+        if rows >= self._look.tallest or now >= self._tallest_at + SHRINK_SECONDS:
+            self._tallest_at = now
+            self._look = replace(self._look, tallest=rows)
 
     def _read(self, snapshot: Message, columns: int) -> None:
         """Read the text that is shown, as far as it is known without waiting."""
@@ -207,7 +247,9 @@ class _Live:
         elif message.get("text") == "detached":
             self._seen = DashboardResult(Left.DETACHED, signal=self._signal)
         else:
-            self._say(message.get("error") or message.get("text") or "")
+            text = message.get("error") or message.get("text") or ""
+            # The new state of the fleet stands in the head, and may change again.
+            self._say("" if text in RUN_STYLES else shortened(text))
 
     def _handle_end(self) -> None:
         """Handle the end of the fleet: draw its last snapshot, and show it for a moment.
@@ -241,7 +283,13 @@ class _Live:
             return
         self._key_at = time.monotonic()
         rows = page_rows(self._snapshot, self._look, *self._terminal.size)
-        self._look, wish = bindings.press(self._look, key, self._snapshot, rows)
+        if key.startswith(CLICK):
+            column, row = map(int, key.removeprefix(CLICK).split(","))
+            if (at := pointed_at(self._picture, column, row)) is None:
+                return
+            self._look, wish = bindings.point(self._look, at, self._snapshot, rows)
+        else:
+            self._look, wish = bindings.press(self._look, key, self._snapshot, rows)
         # If the key shows a message, the message counts from now.
         self._said_at = self._key_at
         self._draw_at = 0.0
@@ -267,6 +315,14 @@ class _Live:
                 self._theme = names[(now + 1) % len(names)]
                 self._show_in(self._theme)
                 self._say(f"colours for a background that is {self._theme}")
+            case viewer.Copy(what, text):
+                self._terminal.copy(text)
+                self._say(f"{what} was sent to the clipboard of this terminal")
+            case viewer.Mouse():
+                self._mouse = not self._mouse
+                self._terminal.set_mouse(self._mouse)
+                does = "chooses and opens rows" if self._mouse else "selects text again"
+                self._say(f"the mouse {does}; m changes that")
             case viewer.SayPage():
                 self._show_page()
             case viewer.Save(path):

@@ -112,7 +112,9 @@ class LogTail:
         shown = shown_attempt(look, snapshot)
         if shown is None:
             row = chosen_row(look, snapshot, look.part)
-            return ShownLog(f"{row['worker_id']} has run nothing yet" if row else "nothing to show")
+            if row is None or "folded" in row:
+                return ShownLog("nothing to show")
+            return ShownLog(f"{row['worker_id']} has run nothing yet")
         folder = self._run_folder(shown.run_id or snapshot["run_id"])
         changes = self._changes.of(shown, folder) if self._changes and shown.running else ""
         pin = Pin(

@@ -54,11 +54,11 @@ SHOWN_STATES = {
 def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     """Return the JSON of ``status --json``; ``elapsed``: seconds of the run now."""
     run = board.run
-    rate = _rate_per_minute(board, elapsed)
     prefetched = board.prefetched()
     ready = sum(board.listed.by_priority) + board.unsent + prefetched
     running, retrying = board.running - prefetched, board.retrying
     quarantined = board.issues.standing(Standing.QUARANTINED)
+    rate = _rate_per_minute(board, elapsed, running)
     left = ready + running + len(retrying) + board.listed.blocked
     accounts = board.agents.accounts(ready, board.began_at + elapsed)
     return {
@@ -95,7 +95,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "landing": _landing(board, elapsed),
         "degraded": [_condition(began) for began in board.degraded.values()],
         "rate_per_minute": rate,
-        "eta_seconds": _eta(left, rate, accounts),
+        "eta_seconds": _eta(board, left, rate, accounts),
         "source_calls": _source_calls(board, elapsed),
         "notes": [
             {"at": e.at, "level": n.level, "text": n.text[: limits.ERROR_CHARS_MAX]}
@@ -297,9 +297,12 @@ def _next_retry(retrying: Mapping[str, float], elapsed: float) -> float | None:
     return None if soonest is None else round(max(0.0, soonest - elapsed), 1)
 
 
-def _eta(left: int, rate: float, accounts: list[dict[str, Any]]) -> float | None:
-    # While all accounts are closed the rate says nothing of what is to come.
-    if not (rate and left) or any(account["waiting"] for account in accounts):
+def _eta(
+    board: snapshot.Board, left: int, rate: float, accounts: list[dict[str, Any]]
+) -> float | None:
+    # In a pause, and while all accounts are closed, the rate says nothing of what is to come.
+    halted = board.state != "running" or board.trouble is not None
+    if halted or not (rate and left) or any(account["waiting"] for account in accounts):
         return None
     return round(left / rate * 60.0, 1)
 
@@ -332,7 +335,11 @@ def _source_state(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     }
 
 
-def _rate_per_minute(board: snapshot.Board, elapsed: float) -> float:
+RATE_SILENCE_ENDS = 3
+"""Ends that chance may keep back (the rule of three): a longer silence is the rate by itself."""
+
+
+def _rate_per_minute(board: snapshot.Board, elapsed: float, running: int) -> float:
     recent = board.recent_done
     if not recent:
         return 0.0
@@ -341,7 +348,9 @@ def _rate_per_minute(board: snapshot.Board, elapsed: float) -> float:
     seconds = (
         elapsed - recent[0] if len(recent) == recent.maxlen else max(elapsed - recent[0], 10.0)
     )
-    return round(len(recent) * 60.0 / max(seconds, 0.001), 1)
+    # Running tasks may all end together; after the last work, the rate falls.
+    most = max(RATE_SILENCE_ENDS, running) / max(elapsed - recent[-1], 0.001)
+    return round(60.0 * min(len(recent) / max(seconds, 0.001), most), 1)
 
 
 def _ratio(part: float, total: int) -> float | None:

@@ -24,7 +24,7 @@ from beads_workers.core.source import Seen
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui.reasons import Cause, Picture, Reason, blockers, epoch
 from beads_workers.ui.why import OF_THE_FLEET, explain
-from beads_workers.ui.words import ORDER_NAMES, STATE_TITLES, State, clock, duration
+from beads_workers.ui.words import DID_NOT_LAND, ORDER_NAMES, STATE_TITLES, State, clock, duration
 
 _STATES = {
     Cause.ASKED: State.NEEDS_YOU,
@@ -395,7 +395,7 @@ def note_of(row: Mapping[str, Any], now: float, *, beside_cause: bool = False) -
         case State.NEEDS_YOU:
             return f"asks: {error}" if row["reason"] == Cause.ASKED.value else "awaits approval"
         case State.QUARANTINED:
-            tries = counted(row["attempts"], "attempt") if row["attempts"] else "not landed"
+            tries = counted(row["attempts"], "attempt") if row["attempts"] else DID_NOT_LAND
             return tries if beside_cause else f"{tries}: {error}"
         case State.RUNNING if at is not None:
             again = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""

@@ -1,19 +1,19 @@
 """Keys of the dashboard and buttons of the page: one table, and what each one does.
 
-Help, the tables in docs/CLI.md and ``press`` are made from the same rows, ``ROWS`` at the end. A
-key that is reserved for a later feature stands in ``RESERVED``, so that no other feature takes it.
+Help, palette, the tables in docs/CLI.md and ``press`` are made from the same rows, ``ROWS`` at the
+end.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from beads_workers.core.receipts import SHA_CHARS
-from beads_workers.core.text import counted
 from beads_workers.ui.attempt import Pin, pin_issue
 from beads_workers.ui.backlog import issue_rows
 from beads_workers.ui.viewer import (
@@ -24,12 +24,14 @@ from beads_workers.ui.viewer import (
     PANES,
     STATES,
     Ask,
+    Copy,
     Detach,
     Faster,
     Fields,
     Leave,
     Look,
     LookAgain,
+    Mouse,
     OtherTheme,
     PageCard,
     Pane,
@@ -68,13 +70,15 @@ class Binding(NamedTuple):
     """Keys that do the same.
 
     ``names``: as ``keys.KeyParser`` names them, with spaces between. ``panes``: the views in which
-    they do it. ``asks``: whether the dashboard asks first.
+    they do it. ``asks``: whether the dashboard asks first. ``word``: its name in the palette, ""
+    for moves, which nobody types.
     """
 
     names: str
     act: Action
     panes: Collection[Pane] = EVERYWHERE
     asks: bool = False
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +98,6 @@ class BindingRow:
 
 CTRL_C = ("Ctrl-C", "stop the fleet that was started here; twice: now")
 """The line of the help for a signal, which is no key: see ``cli.live``."""
-
-RESERVED: Mapping[str, str] = MappingProxyType(
-    {
-        "c": "copy to the clipboard of the terminal",
-        ":": "palette of commands",
-        "mouse": "choose a row with a click, open it with a second one",
-    }
-)
-"""Keys for what is still to come: nothing else may use them. The page has buttons for the same."""
 
 
 class Button(NamedTuple):
@@ -208,6 +203,8 @@ def press(look: Look, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed
         wish = look.question.answers.get(key)
         return replace(look, question=None, message="" if wish else "left as it is"), wish
     look = replace(look, message="")
+    if look.typed is not None and look.naming:
+        return _name(look, look.typed, key, snapshot, page_rows)
     if look.typed is not None and look.writing is not None:
         return _write(look, look.writing, look.typed, key)
     if look.typed is not None:
@@ -219,9 +216,25 @@ def press(look: Look, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed
     return look, None
 
 
+def point(look: Look, at: tuple[Part, str], snapshot: Fields, rows: int = 8) -> Pressed:
+    """Apply a click on a row of a list: choose it; open it if it was chosen already.
+
+    A click answers no question and ends no typing.
+    """
+    part, key = at
+    if look.question is not None or look.typed is not None:
+        return look, None
+    look = replace(look, message="")
+    if (look.part, look.chosen.get(part)) == (part, key):
+        return _attempt(look, snapshot, rows)
+    return replace(look, part=part, chosen={**look.chosen, part: key}), None
+
+
 # --- moving and looking ---
 
 _FAR = 1 << 20
+WHEEL_ROWS = 3
+"""Rows of one notch of a mouse wheel, as elsewhere."""
 
 
 def _step(by: int, *, pages: bool = False) -> Action:
@@ -300,6 +313,8 @@ def _attempt(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     """Open the attempt of the chosen row, and keep it open whatever ends or begins."""
     if look.pane not in LISTS:
         return _close(look), None
+    if "folded" in (chosen_row(look, snapshot, look.part) or {}):
+        return replace(look, states={**look.states, look.part: "idle"}), None
     return _opened(look, snapshot, Pane.LOG), None
 
 
@@ -411,6 +426,10 @@ def _wrap(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
     return replace(look, wrap=not look.wrap), None
 
 
+def _mouse(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    return look, Mouse()
+
+
 def _full(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
     return replace(look, full=not look.full), None
 
@@ -439,6 +458,72 @@ def _page(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
 def show_page(look: Look, card: PageCard) -> Look:
     """Show how to open the live page; the answer to the wish ``SayPage``."""
     return replace(_show(look, Pane.PAGE), card=card)
+
+
+# --- the palette ---
+
+
+def matching(look: Look) -> list[str]:
+    """Return the words of the palette here that fit what is typed, the best first."""
+    typed = (look.typed or "").strip().lower()
+    words = [word for role, pane, word in _WORDS if (role, pane) == (look.role, look.pane)]
+    begin = [word for word in words if word.startswith(typed)]
+    return begin + [word for word in words if typed in word and word not in begin]
+
+
+def _palette(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(look, typed="", naming=True), None
+
+
+def _name(look: Look, typed: str, key: str, snapshot: Fields, rows: int) -> Pressed:
+    """Apply a key to the palette: Enter does the first word that fits, Tab writes it out."""
+    found = matching(look)
+    if key == "tab":
+        return replace(look, typed=found[0] if found else typed), None
+    if key not in ("enter", "escape") and (key != "backspace" or typed):
+        return replace(look, typed=_with(typed, key)), None
+    look = replace(look, typed=None, naming=False)
+    if key != "enter" or not typed.strip():
+        return look, None
+    if not found:
+        return replace(look, message=f"no command {typed.strip()!r} here; ? shows the keys"), None
+    return _WORDS[look.role, look.pane, found[0]](look, snapshot, rows)
+
+
+# --- copying ---
+
+
+def _copy(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    """Ask what to copy: an id, a command about the issue, a line of the text."""
+    if (issue_id := _subject(look, snapshot)) is None:
+        return replace(look, message="nothing to copy: choose an issue"), None
+    command = f"beads-workers {_verb(issue_id, snapshot)} {shlex.quote(issue_id)}"
+    answers: dict[str, Wish] = {"i": Copy("the id", issue_id), "c": Copy("the command", command)}
+    line = ""
+    if look.in_attempt and (log := look.log) is not None and log.lines:
+        answers["l"] = Copy("the line", _seen_line(look, log))
+        line = "; l the line that was found, or the last one seen"
+    text = f"copy: i {issue_id}; c {command}{line}"
+    return replace(look, question=Question(text, answers)), None
+
+
+def _verb(issue_id: str, snapshot: Fields) -> str:
+    """Return the command that an issue needs now, or else the one that shows it."""
+    by_verb = (
+        ("answer", snapshot["questions"]),
+        ("diff", snapshot["approvals"]),
+        ("retry", snapshot["quarantined"]),
+    )
+    here = (verb for verb, rows in by_verb if any(row["issue_id"] == issue_id for row in rows))
+    return next(here, "logs")
+
+
+def _seen_line(look: Look, log: ShownLog) -> str:
+    """Return the whole line in which a text was found, or else the last one on the screen."""
+    end = log.end if look.log_end is None else min(look.log_end, log.end)
+    row = end - 1 if look.log_found is None else look.log_found
+    lines = [line for begin, line in log.whole_lines() if log.first + begin <= row]
+    return lines[-1].strip() if lines else ""
 
 
 # --- searching ---
@@ -516,8 +601,34 @@ RESUMED = ("paused", "waiting")
 """States of a run that a person ends with 'resume'."""
 
 
+UNDONE_BY: Mapping[str, str] = MappingProxyType(
+    {"bw.pause": "p", "bw.resume": "p", "bw.scale": "+ -", "bw.retry": "x"}
+)
+"""Requests that a key takes back, and the key: they are made at once. All others ask first: a
+killed task is lost, and what landed or was sent back stays so. A text that a person types
+(``Writing``) is its own question: Enter sends it, Escape does not."""
+
+
+def can_be_undone(ask: Ask) -> bool:
+    """Return whether one key takes a request back; for several issues at once, none does."""
+    return ask.control in UNDONE_BY and len(ask.fields.get("issue_ids", ())) <= 1
+
+
+def _surely(look: Look, ask: Ask, text: str) -> Pressed:
+    """Make a request, or first ask whether to, if it cannot be undone."""
+    if can_be_undone(ask):
+        return look, ask
+    return replace(look, question=Question(f"{text} y yes, n no", {"y": ask})), None
+
+
 def _pause(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     return look, Ask("bw.resume" if snapshot["state"] in RESUMED else "bw.pause")
+
+
+def _stop(*, drain: bool = False) -> Action:
+    text = "stop after what runs?" if drain else "stop the fleet, requeueing what runs?"
+    ask = Ask("bw.stop", {"drain": True} if drain else {})
+    return lambda look, _snapshot, _rows: _surely(look, ask, text)
 
 
 def _scale(by: int) -> Action:
@@ -543,10 +654,9 @@ def _release(look: Look, snapshot: Fields, _rows: int) -> Pressed:
         return replace(look, message="choose a busy worker first"), None
     text = (
         f"release {issue_id}? Its task on {row['worker_id']} is ended, and the issue is"
-        " left alone until you retry it. y yes, n no"
+        " left alone until you retry it."
     )
-    question = Question(text, {"y": Ask("bw.release", {"issue_ids": [issue_id]})})
-    return replace(look, question=question), None
+    return _surely(look, Ask("bw.release", {"issue_ids": [issue_id]}), text)
 
 
 def _unfold(look: Look, snapshot: Fields, _rows: int) -> Pressed:
@@ -566,14 +676,14 @@ def _retry(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     """Retry the chosen issue if it is quarantined, or all of the chosen cause."""
     row = chosen_row(look, snapshot, look.part) if look.part in FOLDED else None
     if row is not None and "issue_ids" in row and not look.in_attempt:
-        return replace(look, question=_again(row["issue_ids"])), None
+        return _again(look, row["issue_ids"])
     issue_id = _subject(look, snapshot)
     quarantined = {each["issue_id"] for each in snapshot["quarantined"]}
     if not quarantined:
         return replace(look, message="nothing is quarantined"), None
-    if issue_id not in quarantined:
+    if issue_id is None or issue_id not in quarantined:
         return replace(look, message="r tries a quarantined issue again; 3 shows them"), None
-    return look, Ask("bw.retry", {"issue_ids": [issue_id]})
+    return _again(look, [issue_id])
 
 
 def _retry_all(look: Look, snapshot: Fields, _rows: int) -> Pressed:
@@ -583,12 +693,11 @@ def _retry_all(look: Look, snapshot: Fields, _rows: int) -> Pressed:
         return replace(look, message="a tries all that is quarantined again; 3 shows it"), None
     if not ids:
         return replace(look, message="nothing is quarantined"), None
-    return replace(look, question=_again(ids)), None
+    return _again(look, ids)
 
 
-def _again(ids: list[str]) -> Question:
-    text = f"try {counted(len(ids), 'issue')} again? y yes, n no"
-    return Question(text, {"y": Ask("bw.retry", {"issue_ids": ids})})
+def _again(look: Look, ids: list[str]) -> Pressed:
+    return _surely(look, Ask("bw.retry", {"issue_ids": ids}), f"try {len(ids)} issues again?")
 
 
 # --- what a person decides ---
@@ -612,9 +721,8 @@ def _approve(look: Look, snapshot: Fields, _rows: int) -> Pressed:
     if (row := _decided(look, snapshot, "commit")) is None:
         return replace(look, message="v approves a branch: choose one"), None
     issue_id, commit = row["issue_id"], row["commit"]
-    text = f"land {issue_id} at {commit[:SHA_CHARS]}? y yes, n no"
     wish = Ask("bw.approve", {"commits": {issue_id: commit}})
-    return replace(look, question=Question(text, {"y": wish})), None
+    return _surely(look, wish, f"land {issue_id} at {commit[:SHA_CHARS]}?")
 
 
 def _reject(look: Look, snapshot: Fields, _rows: int) -> Pressed:
@@ -670,6 +778,7 @@ ROWS = (
         "choose a row; turn pages; go to the ends",
         (
             Binding("j down", _step(1)), Binding("k up", _step(-1)),
+            Binding("wheel_down", _step(WHEEL_ROWS)), Binding("wheel_up", _step(-WHEEL_ROWS)),
             Binding("page_down right", _step(1, pages=True)),
             Binding("page_up left", _step(-1, pages=True)),
             Binding("g home", _step(-_FAR)), Binding("G end", _step(_FAR)),
@@ -680,7 +789,7 @@ ROWS = (
         "go from the workers to the attempts that ended, and back; in an attempt from its log to"
         " its diff and to why",
         (
-            Binding("tab shift+tab", _other_list, {Pane.FLEET}),
+            Binding("tab shift+tab", _other_list, {Pane.FLEET}, word="other list"),
             Binding("tab", _next_section(1), ATTEMPT),
             Binding("shift+tab", _next_section(-1), ATTEMPT),
         ),
@@ -689,16 +798,17 @@ ROWS = (
         "Enter", "open the attempt of the row, and its log",
         "open the attempt of the chosen row, with its log: it stays open when it ends and others"
         " begin; again: go back",
-        (Binding("enter l", _attempt),),
+        (Binding("enter l", _attempt, word="open"),),
     ),
     BindingRow(
         "d y [ ]", "its diff; why, receipt; the attempt before, next",
         "the diff of the attempt; why its issue stands where it does, with receipt, branch and all"
         " attempts; in an attempt: the attempt of the issue before, and the next",
         (
-            Binding("d", _section(Pane.DIFF), {*LISTS, *ATTEMPT}),
-            Binding("y", _section(Pane.ABOUT), {*LISTS, *ATTEMPT}),
-            Binding("[", _other_attempt(-1), ATTEMPT), Binding("]", _other_attempt(1), ATTEMPT),
+            Binding("d", _section(Pane.DIFF), {*LISTS, *ATTEMPT}, word="diff"),
+            Binding("y", _section(Pane.ABOUT), {*LISTS, *ATTEMPT}, word="why"),
+            Binding("[", _other_attempt(-1), ATTEMPT, word="attempt before"),
+            Binding("]", _other_attempt(1), ATTEMPT, word="attempt after"),
         ),
     ),
     BindingRow(
@@ -707,19 +817,30 @@ ROWS = (
         " approval; all issues by state. `!`: the attempt of the issue that needs you most, and"
         " again of the next one",
         (
-            Binding("1", _pane(Pane.FLEET)), Binding("2", _pane(Pane.LANDING)),
-            Binding("3", _pane(Pane.QUARANTINE)), Binding("4", _pane(Pane.DECISIONS)),
-            Binding("5", _pane(Pane.ISSUES)),
-            Binding("!", _needs_you),
+            Binding("1", _pane(Pane.FLEET), word="fleet"),
+            Binding("2", _pane(Pane.LANDING), word="landing"),
+            Binding("3", _pane(Pane.QUARANTINE), word="quarantined"),
+            Binding("4", _pane(Pane.DECISIONS), word="to decide"),
+            Binding("5", _pane(Pane.ISSUES), word="issues"),
+            Binding("!", _needs_you, word="needs you"),
         ),
     ),
-    BindingRow("", "", "help", (Binding("?", _pane(Pane.HELP)),)),
+    BindingRow(
+        ": c", "commands by name, Tab completes; copy",
+        "all commands by name: Tab writes the first one that fits, Enter does it. `c` copies the"
+        " id of the issue, a command about it, or a line of the text to the clipboard (OSC 52)",
+        (
+            Binding(":", _palette),
+            Binding("c", _copy, {*LISTS, *ATTEMPT}, asks=True, word="copy"),
+        ),
+    ),
+    BindingRow("", "", "help", (Binding("?", _pane(Pane.HELP), word="help"),)),
     BindingRow(
         "/ n N", "only rows with a text; in a text: find it, next",
         "show only the rows with a text, in this view; in an attempt: find the text, then the next"
         " and the previous one",
         (
-            Binding("/", _search, {*LISTS, *ATTEMPT}),
+            Binding("/", _search, {*LISTS, *ATTEMPT}, word="find"),
             Binding("n", _next(1), ATTEMPT), Binding("N", _next(-1), ATTEMPT),
         ),
     ),
@@ -728,18 +849,20 @@ ROWS = (
         "in an attempt: long lines go on in the next row; nothing else on the screen; when each"
         " line of the log came; save the text to a file",
         (
-            Binding("w", _wrap, {Pane.LOG, Pane.DIFF}), Binding("f", _full, ATTEMPT),
-            Binding("T", _times, {Pane.LOG}), Binding("S", _save, ATTEMPT),
+            Binding("w", _wrap, {Pane.LOG, Pane.DIFF}, word="wrap"),
+            Binding("f", _full, ATTEMPT, word="full screen"),
+            Binding("T", _times, {Pane.LOG}, word="times"),
+            Binding("S", _save, ATTEMPT, word="save"),
         ),
     ),
     BindingRow(
         "f s", "only some states; sort: time, cost, name, ...",
-        "show only some states: busy or idle workers, failed or done attempts, landed, refused or"
-        " waiting branches, issues of one state. Sort the workers by time, cost or name, the issues"
-        " by priority, time, id or title",
+        "show only some states: busy or idle workers, failed or done attempts, branches that landed"
+        " or did not or wait, issues of one state. Sort the workers by time, cost or name, the"
+        " issues by priority, time, id or title",
         (
-            Binding("f", _filter, {Pane.FLEET, Pane.LANDING, Pane.ISSUES}),
-            Binding("s", _sort, {Pane.FLEET, Pane.ISSUES}),
+            Binding("f", _filter, {Pane.FLEET, Pane.LANDING, Pane.ISSUES}, word="filter"),
+            Binding("s", _sort, {Pane.FLEET, Pane.ISSUES}, word="sort"),
         ),
     ),
     BindingRow(
@@ -747,8 +870,8 @@ ROWS = (
         "in `3` and `5`: show the issues of the chosen cause, or hide them; in `5`: ask the tracker"
         " now",
         (
-            Binding("e", _unfold, {Pane.QUARANTINE, Pane.ISSUES}),
-            Binding("u", _look_again, {Pane.ISSUES}),
+            Binding("e", _unfold, {Pane.QUARANTINE, Pane.ISSUES}, word="unfold"),
+            Binding("u", _look_again, {Pane.ISSUES}, word="update"),
         ),
     ),
     BindingRow(
@@ -756,8 +879,9 @@ ROWS = (
         "retry the quarantined issue that is chosen or open, or all of the chosen cause (asks); in"
         " `3` all that are shown; release the issue of the chosen worker, or the open one",
         (
-            Binding("r", _retry), Binding("a", _retry_all, asks=True),
-            Binding("x", _release, asks=True),
+            Binding("r", _retry, word="retry"),
+            Binding("a", _retry_all, asks=True, word="retry all"),
+            Binding("x", _release, asks=True, word="release"),
         ), LIVE,
     ),
     BindingRow(
@@ -765,37 +889,51 @@ ROWS = (
         "in `4` and in an attempt: answer the question; approve the branch at the commit that is"
         " shown; reject it with remarks",
         (
-            Binding("i", _answer, {Pane.DECISIONS, *ATTEMPT}),
-            Binding("v", _approve, {Pane.DECISIONS, *ATTEMPT}, asks=True),
-            Binding("V", _reject, {Pane.DECISIONS, *ATTEMPT}),
+            Binding("i", _answer, {Pane.DECISIONS, *ATTEMPT}, word="answer"),
+            Binding("v", _approve, {Pane.DECISIONS, *ATTEMPT}, asks=True, word="approve"),
+            Binding("V", _reject, {Pane.DECISIONS, *ATTEMPT}, word="reject"),
         ), LIVE,
     ),
     BindingRow(
         "p + -", "pause, and resume; one worker more, or one less",
-        "pause, and resume; one worker more, one less",
-        (Binding("p", _pause), Binding("+ =", _scale(1)), Binding("-", _scale(-1))), LIVE,
+        "pause, and resume; one worker more, one less. Only in the palette: `drain`, `stop`",
+        (
+            Binding("p", _pause, word="pause or resume"),
+            Binding("+ =", _scale(1), word="more workers"),
+            Binding("-", _scale(-1), word="fewer workers"),
+            Binding("", _stop(drain=True), asks=True, word="drain"),
+            Binding("", _stop(), asks=True, word="stop"),
+        ), LIVE,
     ),
     BindingRow(
         "space", "hold, and go on", "in a replay: hold, and go on",
-        (Binding("space p", _faster(0.0)),), REPLAY,
+        (Binding("space p", _faster(0.0), word="hold or go on"),), REPLAY,
     ),
     BindingRow(
         "+ -", "twice as fast, half as fast", "in a replay: twice as fast, half as fast",
-        (Binding("+ =", _faster(2.0)), Binding("-", _faster(0.5))), REPLAY,
+        (
+            Binding("+ =", _faster(2.0), word="faster"),
+            Binding("-", _faster(0.5), word="slower"),
+        ), REPLAY,
     ),
     BindingRow(
-        "t w", "other colours (BW_THEME); the live page, QR code",
-        "other colours; how to open the live page: its address, a tunnel for a phone, and with the"
-        " extra `qr` a QR code",
-        (Binding("t", _theme), Binding("w", _page, EVERYWHERE - IN_ATTEMPT)),
+        "m t w", "mouse on, off; other colours; the live page",
+        "leave the mouse to the terminal, which then selects text, or take it again; other colours;"
+        " how to open the live page: its address, a tunnel for a phone, and with the extra `qr` a"
+        " QR code",
+        (
+            Binding("m", _mouse, word="mouse"),
+            Binding("t", _theme, word="colours"),
+            Binding("w", _page, EVERYWHERE - IN_ATTEMPT, word="page"),
+        ),
     ),
     BindingRow(
         "q", "back, and leave: your own fleet stops or goes on",
         "go back. From the fleet, Escape shows all rows again, and `q` leaves; in the terminal that"
         " started the fleet, it asks whether to stop, drain, or leave the fleet in the background",
         (
-            Binding("q", _leave, {Pane.FLEET}, asks=True),
-            Binding("q", _back, EVERYWHERE - {Pane.FLEET}), Binding("escape", _back),
+            Binding("q", _leave, {Pane.FLEET}, asks=True, word="leave"),
+            Binding("q", _back, EVERYWHERE - {Pane.FLEET}, word="back"), Binding("escape", _back),
         ),
     ),
 )  # fmt: skip
@@ -806,4 +944,12 @@ _ACTIONS = {
     for role in row.roles
     for pane in key.panes
     for name in key.names.split()
+}
+_WORDS = {
+    (role, pane, key.word): key.act
+    for row in ROWS
+    for key in row.keys
+    for role in row.roles
+    for pane in key.panes
+    if key.word
 }

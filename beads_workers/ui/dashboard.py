@@ -10,8 +10,10 @@ from rich.console import Group
 from rich.text import Text
 
 from beads_workers.core.text import columns as width_of
-from beads_workers.ui.agents import account, hours, spent
+from beads_workers.ui import bindings
+from beads_workers.ui.agents import account, clock, hours, spent
 from beads_workers.ui.issues import issues, quarantined
+from beads_workers.ui.lines import FOLDED_MIN
 from beads_workers.ui.page_card import page_card
 from beads_workers.ui.panels import (
     LANDING_ROWS,
@@ -27,8 +29,18 @@ from beads_workers.ui.panels import (
     outcomes,
     workers,
 )
-from beads_workers.ui.rows import Row, bar, duration, fine, sparkline, whole_seconds
-from beads_workers.ui.viewer import ATTEMPT, Fields, Look, Pane, Part, Role, needing_you
+from beads_workers.ui.rows import Row, RowText, bar, duration, fine, sparkline, whole_seconds
+from beads_workers.ui.viewer import (
+    ATTEMPT,
+    Fields,
+    Look,
+    Pane,
+    Part,
+    Role,
+    needing_you,
+    rows_of,
+    wall_clock,
+)
 
 # --- head ----------------------------------------------------------------------------------------
 # The four rows at the top: the fleet, its progress, its queue, and the tracker.
@@ -48,6 +60,9 @@ QUEUE_COLUMNS = 120
 """Width from which the row of the queue is complete; a narrower row is shorter."""
 QUEUE_COLUMNS_SHORT = 78
 """Width from which the short row of the queue has priorities."""
+
+CLOCK_COLUMNS = 88
+"""Width from which the time of day stands beside the name of the run."""
 
 RUN_STYLES = {
     "waiting": "time.strong",
@@ -121,13 +136,15 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     state = snapshot["state"] if running else "ended"
     shown = f"{state}{hours(snapshot, age)}" if state in ("waiting", "running") else state
     role = " replay" if look.role is Role.REPLAY else ""
-    up = f" up {whole_seconds(snapshot['uptime_seconds'] + age)} "
+    here = wall_clock(snapshot, age) if columns >= CLOCK_COLUMNS else None
+    time_of_day = f"{clock(here, here)}  " if here is not None else ""
+    up = f" {time_of_day}up {whole_seconds(snapshot['uptime_seconds'] + age)} "
     row = Row(columns).add(" beads-workers", style="strong").add(role, style="time")
     project = (snapshot["project"] or "").rstrip("/").rpartition("/")[2]
     row.add("  ").fill(
         f"{project}  {snapshot['source'] or ''}  {snapshot['run_id'] or ''}",
         "muted",
-        leave=len(shown) + 2 + 14,
+        leave=len(shown) + 2 + 14 + len(time_of_day),
     )
     row.add(f"  {shown}", style=RUN_STYLES.get(state, "strong"))
     return row.fill(up.rjust(row.room)).text()
@@ -145,15 +162,26 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     text = "not listed yet" if unknown else f"{done}/{whole}{more} closed"
     row.add(f"  {text}", 12 + 2 * digits, "strong")
     row.add(f"  {snapshot['rate_per_minute']:.1f}/min", 13)
-    eta = snapshot["eta_seconds"]
-    eta = None if eta is None or not snapshot["running"] else eta - age
-    row.add(f"{whole_seconds(eta)} left" if eta is not None else "", 14)
+    row.add(_end(snapshot, age), END_COLUMNS)
     done_over_time = snapshot["throughput"]["done"]
     return (
         row.add(" ")
         .fill(sparkline(done_over_time, row.room - 1, unicode=look.unicode), "time")
         .text()
     )
+
+
+END_COLUMNS = 18
+"""Columns of ``done about 03:40``, and of the least gap behind it."""
+
+
+def _end(snapshot: Fields, age: float) -> str:
+    """Return when all that is known will be done at this rate; "" if nothing tells."""
+    eta, now = snapshot["eta_seconds"], wall_clock(snapshot, age)
+    if eta is None or now is None or not snapshot["running"]:
+        return ""
+    at = now - age + eta
+    return f"done about {clock(max(at, now), now)}"
 
 
 def _done_of(snapshot: Fields) -> tuple[int, int]:
@@ -290,6 +318,18 @@ def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> G
     return Group(*top, *middle, *bottom)
 
 
+def pointed_at(picture: Group, column: int, row: int) -> tuple[Part, str] | None:
+    """Return the list, and the key of its row, at a place of the screen; None for any other place.
+
+    ``picture``: of ``draw``; columns and rows count from 1.
+    """
+    drawn = picture.renderables[row - 1] if 0 < row <= len(picture.renderables) else None
+    if not isinstance(drawn, RowText) or drawn.name is None or column > drawn.columns:
+        return None
+    part, key = drawn.name
+    return (part, key) if isinstance(part, Part) else None
+
+
 def _is_full(look: Look) -> bool:
     return look.full and look.pane in ATTEMPT
 
@@ -307,7 +347,7 @@ def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
     room = Room(columns, rows - taken)
     if look.pane is not Pane.FLEET:
         return max(1, room.rows - 1)
-    layout = room.layout(_workers(snapshot), lands=bool(snapshot["landing"]))
+    layout = room.layout(_workers(snapshot, look), lands=bool(snapshot["landing"]))
     return max(1, (layout.workers if look.part is Part.WORKERS else layout.outcomes) - 1)
 
 
@@ -346,7 +386,7 @@ def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Te
 
 
 def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:
-    layout = room.layout(_workers(snapshot), lands=bool(snapshot["landing"]))
+    layout = room.layout(_workers(snapshot, look), lands=bool(snapshot["landing"]))
     width = room.columns * 11 // 20 if room.wide else room.columns
     lists = _padded(
         workers(snapshot, look, age, width, layout.workers - 1, marked=layout.attempt > 0),
@@ -370,7 +410,10 @@ def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterat
         return
     for left, right in zip((*lists, *ended), (*chosen, *lands), strict=True):
         # The style of the left row must not extend to the right one.
-        yield Text(no_wrap=True).append_text(left).append(" ").append_text(right)
+        row = RowText(no_wrap=True).append_text(left).append(" ").append_text(right)
+        if isinstance(left, RowText) and isinstance(row, RowText):
+            row.name, row.columns = left.name, left.columns
+        yield row
 
 
 def _padded(drawn: Iterator[Text], width: int, rows: int) -> list[Text]:
@@ -379,14 +422,23 @@ def _padded(drawn: Iterator[Text], width: int, rows: int) -> list[Text]:
     return here + [Row(width).text() for _ in range(rows - len(here))]
 
 
-def _workers(snapshot: Fields) -> int:
-    # If workers leave, everything below them keeps its place.
-    most: int = snapshot["workers_peak"]
-    return max(len(snapshot["workers"]), most)
+def _workers(snapshot: Fields, look: Look) -> int:
+    # If workers leave or fall idle, everything below them keeps its place.
+    most = max(len(snapshot["workers"]), snapshot["workers_peak"])
+    listed = len(rows_of(look, snapshot, Part.WORKERS))
+    return most if most < FOLDED_MIN else max(look.tallest, listed)
+
+
+def worker_rows(snapshot: Fields) -> int:
+    """Return the rows of the whole list of workers."""
+    return len(rows_of(Look(), snapshot, Part.WORKERS))
 
 
 def _needs_rows(rows: int) -> int:
     return 1 if rows < TALL_ROWS else 3
+
+
+PAUSED, NOTHING_NEW = "paused: ", "nothing new is handed out"
 
 
 def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
@@ -399,6 +451,9 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
         elif index < len(needs):
             row.add("! ", style="attention.strong")
             text, todo = needs[index]["text"], f"-> {needs[index]['remedy']}"
+            if text.startswith(PAUSED):  # The head says so.
+                reason = text.removeprefix(PAUSED)
+                text = NOTHING_NEW if reason == NOTHING_NEW else f"{NOTHING_NEW}: {reason}"
             more = f"  (and {len(needs) - room} more)" if room <= index + 1 < len(needs) else ""
             # Commands are aligned, unless a longer text leaves enough space for its command.
             half, rest = max(20, row.room // 2), row.room - 2 - width_of(todo) - len(more)
@@ -420,6 +475,10 @@ def _foot(snapshot: Fields, look: Look, columns: int) -> Text:
         row.add(f"{look.writing.label} {look.writing.issue_id}: ", style="muted")
         # Of a long text, the end is seen: there the person types.
         return row.add(_end_of(f"{look.typed}_", row.room), style="strong").text()
+    if look.typed is not None and look.naming:
+        best, *others = bindings.matching(look) or ["no command"]
+        row.add(f":{look.typed}_", style="strong").add("   ").add(best, style="good.strong")
+        return row.add("   ").fill("   ".join(others), "muted").text()
     if look.typed is not None:
         row.add(f"/{look.typed}", style="strong")
         return row.add("_").fill("   Enter keeps it, Escape gives it up", "muted").text()

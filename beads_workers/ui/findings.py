@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -182,14 +183,15 @@ def _failure(outcome: str, text: str, group: list[Attempt]) -> Failure:
     )
 
 
+def step_of(seconds: float, most: int, finer: Sequence[float] = ()) -> float:
+    """Return a readable time step, of which these seconds have at most ``most``."""
+    days = 86400 * math.ceil(seconds / 86400 / most)
+    return float(next((s for s in (*finer, *STEPS_SECONDS) if seconds <= s * most), days))
+
+
 def throughput(history: History) -> tuple[float, list[Bucket]]:
     """Return the width of a time step in seconds, and all steps of the run."""
-    width = float(
-        next(
-            (s for s in STEPS_SECONDS if history.seconds <= s * BUCKETS_MAX),
-            86400 * math.ceil(history.seconds / 86400 / BUCKETS_MAX),
-        )
-    )
+    width = step_of(history.seconds, BUCKETS_MAX)
     count = max(1, math.ceil(history.seconds / width))
     done, failed = [0] * count, [0] * count
     for attempt in history.attempts:
@@ -198,6 +200,22 @@ def throughput(history: History) -> tuple[float, list[Bucket]]:
             done[at] += attempt.outcome == "success"
             failed[at] += attempt.outcome in FAILURES
     return width, [Bucket(n * width, done[n], failed[n]) for n in range(count)]
+
+
+def ticks(history: History, most: int) -> Iterator[float]:
+    """Yield round times of the wall clock, in seconds of the run: about ``most``, or fewer."""
+    step = step_of(history.seconds, most)
+    local = history.began_at + time.localtime(history.began_at).tm_gmtoff
+    first = math.ceil(local / step) * step - local
+    yield from (first + n * step for n in range(math.floor((history.seconds - first) / step) + 1))
+
+
+def tick_text(history: History, at: float) -> str:
+    """Return the wall clock at a tick: with seconds if it has some, at midnight the day."""
+    now = time.localtime(round(history.began_at + at))
+    if now.tm_sec:
+        return time.strftime("%H:%M:%S", now)
+    return time.strftime("%H:%M" if now.tm_hour or now.tm_min else "%a %d", now)
 
 
 def slowest(history: History, count: int = 10) -> list[IssueHistory]:

@@ -11,8 +11,8 @@ from beads_workers.core.text import columns, counted
 from beads_workers.ui import viewer
 from beads_workers.ui.backlog import note_of
 from beads_workers.ui.panels import id_room_of, left_out, short_id
-from beads_workers.ui.rows import CHOSEN, Row, rule
-from beads_workers.ui.words import STATE_TITLES, State, duration
+from beads_workers.ui.rows import CHOSEN, Row, named, rule
+from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES, State, duration
 
 STYLES = {
     State.NEEDS_YOU: "attention",
@@ -104,7 +104,8 @@ def _window(
         if index < 0:
             yield _heading(State(state), counts[state], width)
             continue
-        yield _row(listed[index], width, id_room, look, chosen=index == at)
+        text = _row(listed[index], width, id_room, look, chosen=index == at)
+        yield named(text, part, viewer.key_of(part, listed[index]))
 
 
 def _counts(listed: Sequence[viewer.Fields]) -> Counter[str]:
@@ -141,7 +142,7 @@ def _row(
     left = width - 3 - id_room - beside
     row.add(shown["title"], max(0, left // 2 - (len(indent) - 2))).add("  ")
     if "state" not in shown:
-        many = counted(shown["attempts"], "attempt") if shown["attempts"] else "not landed"
+        many = counted(shown["attempts"], "attempt") if shown["attempts"] else DID_NOT_LAND
         return row.fill(many if "below" in shown else f"{many}: {shown['error']}", "bad").text()
     note = note_of(shown, look.now, beside_cause="below" in shown)
     return row.fill(note, STYLES[State(shown["state"])]).text()

@@ -4,6 +4,8 @@ A character stands for itself (``"p"``, ``"+"``, ``"é"``). The others: ``up dow
 page_up page_down insert delete enter escape tab backspace space`` and ``f1`` to ``f12``. Modifiers
 come first, in this order: ``ctrl+up``, ``shift+tab``, ``alt+x``, ``ctrl+alt+shift+f5``, ``ctrl+l``.
 A terminal that was asked for its background answers ``background:dark`` or ``background:light``.
+A mouse that was asked for (SGR, mode 1006) is ``click:COLUMN,ROW`` from 1 on, ``wheel_up`` and
+``wheel_down``; its other buttons, movements and releases are nothing.
 
 A paste is not a command. If one read brings more than ``BURST_MAX`` characters, they are ignored,
 and so are those that follow within ``BURST_QUIET_SECONDS`` of each other. Where a person writes
@@ -47,6 +49,7 @@ _BEGINNINGS = (b"[", b"O", b"]", b"P", b"^", b"_", b"X")
 _CSI = re.compile(rb"\x1b\[([0-?]*)([ -/]*)([@-~])")
 _CSI_BEGUN = re.compile(rb"\x1b\[[0-?]*[ -/]*")
 _MOUSE = re.compile(rb"\x1b\[M...", re.DOTALL)
+_SGR_MOUSE = re.compile(r"<([0-9]{1,3});([1-9][0-9]{0,3});([1-9][0-9]{0,3})")
 _LINUX_CONSOLE = re.compile(rb"\x1b\[\[[A-E]")
 _PARAMETERS = re.compile("([0-9]{0,3})(?:;([1-8]))?")
 _SS3 = re.compile(rb"\x1bO([0-9;]*)([A-Za-z])")
@@ -163,7 +166,21 @@ def _csi(data: bytes) -> tuple[int, str]:
     if (whole := _CSI.match(data)) is None:
         return _cut_short(data, _CSI_BEGUN)
     parameters, between, final = (piece.decode("ascii") for piece in whole.groups())
+    if parameters.startswith("<"):
+        return whole.end(), "" if between else _pointed(parameters, final)
     return whole.end(), "" if between else _named(parameters, final)
+
+
+LEFT_BUTTON = 0
+WHEEL = {64: "wheel_up", 65: "wheel_down"}
+
+
+def _pointed(parameters: str, final: str) -> str:
+    """Parse a report of the mouse: only the left button alone, when it goes down, and the wheel."""
+    if final != "M" or (match := _SGR_MOUSE.fullmatch(parameters)) is None:
+        return ""
+    button = int(match[1])
+    return f"click:{match[2]},{match[3]}" if button == LEFT_BUTTON else WHEEL.get(button, "")
 
 
 def _ss3(data: bytes) -> tuple[int, str]:

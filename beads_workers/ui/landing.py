@@ -10,7 +10,7 @@ from typing import Any
 
 from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS
 from beads_workers.core.text import counted, printable
-from beads_workers.ui.words import duration
+from beads_workers.ui.words import DID_NOT_LAND, duration
 
 Fields = Mapping[str, Any]
 
@@ -60,11 +60,11 @@ def refused_rows(landing: Fields) -> Iterator[str]:
     for row in refused[:SHOWN_MAX]:
         branch = f" ({printable(row['branch'])})" if row["branch"] else ""
         yield (
-            f"  {printable(row['issue_id'])}{branch} did not land:"
+            f"  {printable(row['issue_id'])}{branch} {DID_NOT_LAND}:"
             f" {printable(row['error'], ERROR_WIDTH)}"
         )
     if (more := len(refused) - SHOWN_MAX) > 0:
-        yield f"  and {more} more did not land"
+        yield f"  and {more} more {DID_NOT_LAND}"
 
 
 def waiting_text(landing: Fields) -> str:
@@ -74,7 +74,7 @@ def waiting_text(landing: Fields) -> str:
         return ""
     ids = " ".join(printable(row["issue_id"]) for row in waiting[:SHOWN_MAX])
     more = " ..." if len(waiting) > SHOWN_MAX else ""
-    return f"{len(waiting)} done and not landed yet: {ids}{more}"
+    return f"{len(waiting)} waiting to land: {ids}{more}"
 
 
 def into_text(landing: Fields) -> str:
@@ -116,7 +116,7 @@ def now(landing: Fields) -> Iterator[str]:
         yield f"  verify has run for {took} on {train_text(row['issues'])}"
     if waiting := landing["waiting_to_land"]:
         ids = " ".join(printable(row["issue_id"]) for row in waiting[:SHOWN_MAX])
-        yield f"  {len(waiting)} to land: {ids}{' ...' if len(waiting) > SHOWN_MAX else ''}"
+        yield f"  {len(waiting)} waiting to land: {ids}{' ...' if len(waiting) > SHOWN_MAX else ''}"
     yield from refused_rows(landing)
 
 

@@ -17,7 +17,7 @@ from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, printable, some
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
-from beads_workers.ui.words import duration
+from beads_workers.ui.words import DID_NOT_LAND, duration
 
 # --- start again ---------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ def _landing(record: rec.Record) -> str | None:
         case rec.LandingEnded(issue_id, verdict, why, detail, files, _, against) if why:
             text = printable(refusal_text(why, files, against, detail), ERROR_WIDTH)
             then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
-            return f"     refused  {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
+            return f"     {DID_NOT_LAND} {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
         case rec.LandingEnded(issue_id, "shelve"):
             return f"     unlanded {_id(issue_id)}: 'land' or the next start lands it"
         case rec.GateRan(_, "red" | "none" as state, _, issues, seconds, why, kept=kept):
@@ -197,7 +197,7 @@ def _finished(finished: rec.Finished) -> str:
     if finished.verdict == "asked":
         return f"{head} asks     {issue}: {error}; 'answer {issue}' answers"
     if finished.verdict == "quarantined":
-        return f"{head} gave up  {issue} after {counted(finished.charged, 'attempt')}: {error}"
+        return f"{head} quarantined {issue} after {counted(finished.charged, 'attempt')}: {error}"
     if finished.occupied:
         return f"{head} waits    {issue}: {error}; leave that folder, and it goes on"
     if finished.outcome == "cancelled":
@@ -238,7 +238,6 @@ def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:
     return {
         "close": f"     closed   {_id(issue_id)}",
         "release": f"     requeued {_id(issue_id)}",
-        "quarantined": f"     quarantined {_id(issue_id)}",
         "ask": f"     waits for an answer: {_id(issue_id)}",
         "reopen": f"     reopened {_id(issue_id)}",
     }.get(action)

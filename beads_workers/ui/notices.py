@@ -259,7 +259,7 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     figures += f", unclosed {unclosed}" if unclosed else ""
     landed, unlanded = board.landings.landed, board.waiting_to_land_count
     figures += f"; landed {landed} on {board.landings.branch}" if landed else ""
-    figures += f"; not landed yet {unlanded}" if unlanded else ""
+    figures += f"; waiting to land {unlanded}" if unlanded else ""
     used_up = board.agents.ledger.spent()
     usage = used(used_up.tokens, used_up.money or None)
     figures += f"; agents used {usage}" if usage else ""

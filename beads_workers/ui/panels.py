@@ -18,10 +18,11 @@ from beads_workers.core.history import CUT_OFF
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import bindings, viewer
-from beads_workers.ui.agents import used
+from beads_workers.ui.agents import clock, used
 from beads_workers.ui.attempt import actions, now
 from beads_workers.ui.lines import NOT_CHARGED, next_try
-from beads_workers.ui.rows import CHOSEN, Row, duration, rule, whole_seconds
+from beads_workers.ui.rows import CHOSEN, Row, duration, named, rule, whole_seconds
+from beads_workers.ui.words import DID_NOT_LAND
 
 # --- rows ----------------------------------------------------------------------------------------
 
@@ -45,14 +46,26 @@ NARROW_COLUMNS = 72
 
 
 def worker_row(
-    worker: viewer.Fields, age: float, width: int, id_room: int, *, chosen: bool
+    worker: viewer.Fields,
+    age: float,
+    width: int,
+    id_room: int,
+    *,
+    chosen: bool,
+    paused: bool = False,
 ) -> Text:
-    """Return the row of a worker: its work, the duration, and its counts so far."""
+    """Return the row of a worker: its work, the duration, and its counts so far.
+
+    ``paused``: the fleet is, which its head says for all workers.
+    """
     row = Row(width, CHOSEN if chosen else "")
     room = 22 if width >= 100 else 16 if width >= NARROW_COLUMNS else 0
+    if "folded" in worker:
+        row.fill(f" {worker['folded']} idle; f lists them", "muted", leave=room)
+        return _counts(row, worker, room, width)
     row.add(" ").add(worker["worker_id"], 5, "strong" if worker["issue_id"] else "muted")
     if worker["issue_id"] is None:
-        state = "paused" if worker.get("paused") is not None else worker["state"]
+        state = "paused" if worker.get("paused") is not None and not paused else worker["state"]
         row.add(state, 10, WORKER_STYLES.get(state, ""))
         row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
     else:
@@ -64,6 +77,10 @@ def worker_row(
             if progress := worker["progress"]:
                 _progress_cells(row, progress, room)
             _titled(row, worker, worker["title"] or "", room)
+    return _counts(row, worker, room, width)
+
+
+def _counts(row: Row, worker: viewer.Fields, room: int, width: int) -> Text:
     if not room:
         return row.text()
     words = (" done", " failed") if width >= 100 else (" ok", " bad")
@@ -126,7 +143,7 @@ def outcome_row(
     row = Row(width, CHOSEN if chosen else "").add(" ")
     narrow = width < NARROW_COLUMNS
     row.add(*_clock(outcome["at"], width), "muted")
-    row.add(mark, 2, style)
+    row.add(mark, 2, f"{style}.strong")
     row.add(short_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
     if not narrow:
         row.add(outcome["worker_id"], 5, "muted")
@@ -215,10 +232,12 @@ def workers(
     first = at // count * count
     page = listed[first : first + count]
     pages = -(-len(listed) // count)
-    title = f"workers {first + 1}-{first + len(page)} of {len(listed)}" if page else "workers"
     everybody = snapshot["workers"]
+    number = sum(row.get("folded", 1) for row in listed)
+    here = f"{first + 1}-{first + len(page)} of " if number == len(listed) else ""
+    title = f"workers {here}{number}" if page else "workers"
     busy = sum(1 for worker in everybody if worker["issue_id"] is not None)
-    busy_phrase = f", {busy} busy" if len(listed) == len(everybody) else ""
+    busy_phrase = f", {busy} busy" if number == len(everybody) else ""
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
     order = f", by {look.order}" if look.order else ""
     yield _rule(f"{title}{more}{busy_phrase}{order}{left_out(look, part)}", width, look, part)
@@ -227,8 +246,10 @@ def workers(
         yield Row(width).add(f" {none}", style="muted").text()
     marked = look.part is part and (marked or part in look.chosen)
     id_room = id_columns(snapshot, width)
+    paused = snapshot["state"] == "paused"
     for number, worker in enumerate(page, first):
-        yield worker_row(worker, age, width, id_room, chosen=marked and number == at)
+        row = worker_row(worker, age, width, id_room, chosen=marked and number == at, paused=paused)
+        yield named(row, part, viewer.key_of(part, worker))
 
 
 def left_out(look: viewer.Look, part: viewer.Part) -> str:
@@ -264,7 +285,8 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
 
     def row(outcome: viewer.Fields, *, chosen: bool = False) -> Text:
         waits = outcome["decision"] == "land" and outcome["issue_id"] in waiting
-        return outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
+        text = outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
+        return named(text, part, viewer.key_of(part, outcome))
 
     rows = max(0, rows - 1)
     if look.part is part or look.finds.get(viewer.Pane.FLEET) or look.states.get(part):
@@ -300,7 +322,7 @@ def landing(
     waits, refused = len(shown["waiting_to_land"]), len(shown["refused"])
     title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
     title += f", {waits} to land" if waits else ""
-    title += f", {refused} refused" if refused else ""
+    title += f", {refused} {DID_NOT_LAND}" if refused else ""
     yield _rule(title + only, width, look)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
     running = shown["running"][:gates]
@@ -338,7 +360,7 @@ def _landed_row(
     mark, ascii_mark, style = LANDED_MARKS.get(landed["verdict"], ("✗", "x", "bad"))
     row = Row(width, CHOSEN if chosen else "")
     row.add(" ").add(*_clock(landed["at"], width), "muted")
-    row.add(mark if unicode else ascii_mark, 2, style)
+    row.add(mark if unicode else ascii_mark, 2, f"{style}.strong")
     row.add(short_id(landed["issue_id"], id_room), id_room, "strong").add(" ")
     if landed["verdict"] == "landed":
         return row.add(landed["commit"][:12], 14, "muted").fill(landed["title"]).text()
@@ -365,25 +387,26 @@ def landing_pane(
     at, room = viewer.chosen_at(look, listed, part), max(0, rows - 1 - gates)
     first = max(0, at - room + 1)
     for number, each in enumerate(listed[first : first + room], first):
-        yield _landing_row(each, width, id_room, unicode=look.unicode, chosen=number == at)
+        row = _landing_row(each, width, id_room, unicode=look.unicode, chosen=number == at)
+        yield named(row, part, viewer.key_of(part, each))
 
 
 def _landing_row(
     each: viewer.Fields, width: int, id_room: int, *, unicode: bool, chosen: bool
 ) -> Text:
-    """Return a row: of a branch that waits or does not land, a word instead of time and mark."""
-    words = {viewer.WAITS: ("waits", "time"), viewer.REFUSED: ("refused", "bad")}
-    if (word := words.get(each["verdict"])) is None:
+    """Return a row of a branch: of one that waits, a word instead of time and mark."""
+    if each["verdict"] not in (viewer.WAITS, viewer.REFUSED):
         return _landed_row(each, width, id_room, unicode=unicode, chosen=chosen)
-    row = (
-        Row(width, CHOSEN if chosen else "")
-        .add(" ")
-        .add(word[0], _clock(0.0, width)[1] + 2, word[1])
-    )
+    waits, room = each["verdict"] == viewer.WAITS, _clock(0.0, width)[1]
+    row = Row(width, CHOSEN if chosen else "").add(" ")
+    if waits:
+        row.add("waits", room + 2, "time")
+    else:
+        row.add("", room).add("✗" if unicode else "x", 2, "bad.strong")
     row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
-    if each["verdict"] == viewer.WAITS:
+    if waits:
         return row.fill(each["title"]).text()
-    return row.fill(f"{each['error']} ({each['branch']})", "bad").text()
+    return row.fill(f"quarantined: {each['error']} ({each['branch']})", "bad").text()
 
 
 DOING_COLUMNS_MIN = 12
@@ -402,7 +425,7 @@ def attempt(
     yield _rule(shown.title, width, look)
     title = shown.row["error"] if shown.worker_id == "" else shown.row["title"]
     yield Row(width).add(" ").fill(title or "", "strong").text()
-    yield _facts(shown, look, age if snapshot["running"] else 0.0, width)
+    yield _facts(shown, snapshot, look, age if snapshot["running"] else 0.0, width)
     yield from _text(look, width, rows - ATTEMPT_ROWS)
 
 
@@ -430,7 +453,7 @@ def opened(
     place = _place(shown, look, room)
     yield _name_row(shown, look, width, place)
     if not look.full:
-        yield _facts(shown, look, age if snapshot["running"] else 0.0, width)
+        yield _facts(shown, snapshot, look, age if snapshot["running"] else 0.0, width)
         yield _now_row(shown, snapshot, look, width, place)
     yield from _text(look, width, room)
 
@@ -564,14 +587,22 @@ def short_diffstat(diffstat: str) -> str:
     return diffstat
 
 
-def _facts(shown: viewer.ShownAttempt, look: viewer.Look, age: float, width: int) -> Text:
-    """Return a row with duration, agent, activity, cost and changes."""
+def _facts(
+    shown: viewer.ShownAttempt, snapshot: viewer.Fields, look: viewer.Look, age: float, width: int
+) -> Text:
+    """Return a row with duration, wall clock, agent, activity, cost and changes."""
     fields, row = shown.row, Row(width)
     if shown.running:
-        row.add(whole_seconds(fields["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
+        row.add(whole_seconds(fields["elapsed_seconds"] + age), 8, "time", right=True)
+        if (now := viewer.wall_clock(snapshot, 0.0)) is not None and width >= NARROW_COLUMNS:
+            row.add(f" since {clock(now - fields['elapsed_seconds'], now)}", style="muted")
+        row.add("  ")
     elif shown.worker_id:
         mark, style, kind = _mark(fields, unicode=look.unicode)
-        row.add(" ").add(mark, 2, style).add(duration(fields["seconds"]), style="time").add("  ")
+        row.add(" ").add(mark, 2, f"{style}.strong").add(duration(fields["seconds"]), style="time")
+        if width >= NARROW_COLUMNS:
+            row.add(f" to {clock(fields['at'], fields['at'])}", style="muted")
+        row.add("  ")
         if kind not in ("finish", "land"):
             again = look.in_attempt and look.view is not None and look.view.step(1) is not None
             tried_again = f"{fields['outcome'].replace('_', ' ')}, tried again"
@@ -607,7 +638,7 @@ def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int)
         row = Row(width, CHOSEN if index == at else "").add(" ")
         row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
         row.add("asks" if "question" in each else "to approve", 11, "attention")
-        yield row.fill(each["title"]).text()
+        yield named(row.fill(each["title"]).text(), part, viewer.key_of(part, each))
     chosen = listed[at]
     yield _rule(chosen["title"] or chosen["issue_id"], width, look, part)
     for text, style in _about(chosen):
@@ -660,7 +691,7 @@ def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
             keyed = "i answer   v approve   V reject   " if look.role in bindings.LIVE else ""
             hint = f"{keyed}Enter open   d diff"
         case viewer.Pane.LANDING:
-            hint = "Enter open   d diff   f landed, refused, waiting   / filter"
+            hint = "Enter open   d diff   f landed, not, waiting   / filter"
         case viewer.Pane.HELP | viewer.Pane.PAGE:
             hint = ""
         case _ if look.role is viewer.Role.REPLAY:

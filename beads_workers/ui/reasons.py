@@ -18,6 +18,7 @@ from beads_workers.core.model import Filters, IssueId, value
 from beads_workers.core.ready import HOLDS_NOTHING, NO_WORK
 from beads_workers.core.source import Seen, brought
 from beads_workers.core.text import counted
+from beads_workers.ui.words import FATE_WORDS
 
 
 class Cause(Enum):
@@ -394,7 +395,7 @@ def _state(issue_id: IssueId, picture: Picture) -> str:
         if facts.in_flight == "running":
             return f"in progress with {facts.worker_id}"
         if facts.in_flight in _TO_LAND:
-            return "done, and not landed yet"
+            return FATE_WORDS["waiting_to_land"]
         if facts.standing in ("quarantined", "asked") and seen.status != "open":
             after = f" after {counted(facts.charged, 'attempt')}" if facts.charged else ""
             return f"quarantined{after}"

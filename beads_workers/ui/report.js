@@ -98,6 +98,7 @@
     } else if (event.key === "Escape") {
       pick(null);
     } else if (event.key === "Enter" && picked) {
+      row(picked).closest("details").open = true;
       row(picked).scrollIntoView({ block: "center" });
     } else {
       return;

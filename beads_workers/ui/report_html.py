@@ -125,6 +125,7 @@ def _header(history: History) -> Element:
 
 
 def _sections(history: History) -> Iterator[Element]:
+    """Yield the sections in the order of the report for terminals: what needs a person first."""
     yield _figures(history)
     yield _issues(history)
     steps = findings.next_steps(history)
@@ -132,28 +133,25 @@ def _sections(history: History) -> Iterator[Element]:
         yield _next(steps)
     if decisions := findings.decisions(history):
         yield tables.to_decide(decisions)
+    if quarantined := tables.quarantined_first(history):
+        yield tables.quarantined(quarantined)
+    if flagged := findings.to_review(history):
+        yield tables.to_review(flagged)
+    if failed := findings.failures(history):
+        yield tables.failures(failed)
+    if (money := findings.money_of(history)) is not None:
+        yield tables.money(money, history)
+    if history.landing is not None:
+        yield tables.landing(history)
     if len(history.runs) > 1:
         yield tables.runs(history)
     yield _timeline(history)
-    quarantined = tables.quarantined_first(history)
-    if quarantined:
-        yield tables.quarantined(quarantined)
-    if history.landing is not None:
-        yield tables.landing(history)
-    flagged = findings.to_review(history)
-    if flagged:
-        yield tables.to_review(flagged)
-    failed = findings.failures(history)
-    if failed:
-        yield tables.failures(failed)
+    if history.limits or history.pauses or history.waits:
+        yield tables.stretches(history)
     left = el("div", charts.throughput(history), tables.waste(history))
     right = el("div", charts.durations(history), tables.tracker_cost(history))
     yield el("div", left, right, class_="pair")
-    if (money := findings.money_of(history)) is not None:
-        yield tables.money(money, history)
     yield tables.slowest(history)
-    if history.limits or history.pauses or history.waits:
-        yield tables.stretches(history)
     if any(note.level != "info" for note in history.notes):
         yield tables.notes(history)
     yield tables.workers(history)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import bisect
-import math
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
 from xml.etree.ElementTree import Element, tostring
 
+from beads_workers.core.causes import folded
 from beads_workers.core.history import (
     FAILURES,
     Attempt,
@@ -111,6 +110,23 @@ def table(name: str, heads: Iterable[Child], rows: Iterable[Element]) -> Element
     return el("div", el("table", el("thead", head), body), class_=f"scroll {name}")
 
 
+ROWS_SHOWN = 8
+"""Rows of a table before the fold: the next section is near, also on a phone."""
+
+
+def folded_table(
+    name: str, heads: Sequence[Child], rows: Sequence[Element], shown: int = ROWS_SHOWN
+) -> list[Element]:
+    """Return a table of the first rows, and one of the others that unfolds."""
+    if len(rows) <= shown + 1:
+        return [table(name, heads, rows)] if rows else []
+    rest = el("summary", f"and {len(rows) - shown:,} more")
+    return [
+        table(name, heads, rows[:shown]),
+        el("details", rest, table(name, heads, rows[shown:])),
+    ]
+
+
 def render(root: Element) -> str:
     """Return the document's text."""
     return "<!DOCTYPE html>\n" + tostring(root, encoding="unicode", method="html") + "\n"
@@ -170,18 +186,35 @@ def figures(rows: Iterable[tuple[str, Child]]) -> Element:
 
 
 def quarantined(issues: list[IssueHistory]) -> Element:
-    """Return the quarantined issues, each with its last error."""
+    """Return the quarantined issues by cause, each cause with its issues."""
+    causes = folded(issues, lambda issue: issue.error, lambda issue: issue.issue_id)
     items = [
-        _quarantined(issue, QUARANTINED_ERROR_WIDTH if n < QUARANTINED_SHOWN else MANY_ERROR_WIDTH)
-        for n, issue in enumerate(issues)
+        _cause(cause, alike, QUARANTINED_ERROR_WIDTH if n < QUARANTINED_SHOWN else MANY_ERROR_WIDTH)
+        for n, (cause, alike) in enumerate(causes)
     ]
     shown, rest = items[:QUARANTINED_SHOWN], items[QUARANTINED_SHOWN:]
     more = None
     if rest:
-        summary = el("summary", f"and {len(rest):,} more")
+        summary = el("summary", f"and {counted(len(rest), 'more cause')}")
         more = el("details", summary, add(el("ul", class_="aside"), rest))
-    note = f"{len(items):,} out of the backlog until somebody asks for another try"
+    note = f"{len(issues):,} out of the backlog until somebody asks for another try"
     return section("Quarantined", add(el("ul", class_="aside"), shown), more, note=note)
+
+
+def _cause(cause: str, alike: list[IssueHistory], width: int) -> Element:
+    """Return a cause with its issues, or an issue that is alone with its cause."""
+    if len(alike) == 1:
+        return _quarantined(alike[0], width)
+    items = (
+        el("li", el("code", foreign(each.issue_id, 80)), " ", foreign(each.title, 70))
+        for each in alike
+    )
+    summary = el("summary", f"{len(alike):,} issues")
+    return el(
+        "li",
+        el("pre", foreign(cause or "no error was recorded", width)),
+        el("details", summary, add(el("ul"), items)),
+    )
 
 
 def _quarantined(issue: IssueHistory, width: int) -> Element:
@@ -209,8 +242,8 @@ def landing(history: History) -> Element:
     heads = ("Issue", "Title", "Branch", "Changes", "Landed as", "Repairs", "Gates", "Why not")
     rest = len(found) - BRANCHES_SHOWN
     note = f"the first {BRANCHES_SHOWN}; {rest} more are in the JSON" if rest > 0 else ""
-    shown = table("landing", heads, rows) if rows else None
-    return section("Landing", el("p", landing_text(history)), shown, note=note)
+    shown = folded_table("landing", heads, rows)
+    return section("Landing", el("p", landing_text(history)), *shown, note=note)
 
 
 BRANCHES_SHOWN = 200
@@ -254,7 +287,7 @@ def failures(found: list[findings.Failure]) -> Element:
         for f in found
     ]
     heads = ("Attempts", "How", "Reason", "Issues", "Time lost", "")
-    return section("Failures by reason", table("failures", heads, rows))
+    return section("Failures by reason", *folded_table("failures", heads, rows))
 
 
 def _some_issues(issue_ids: tuple[str, ...]) -> Iterator[Child]:
@@ -372,7 +405,12 @@ def to_review(found: list[Attempt]) -> Element:
         for a in found
         if a.receipt is not None
     ]
-    return section("For you to look at", add(el("ul", class_="aside"), items))
+    shown, rest = items[:ROWS_SHOWN], items[ROWS_SHOWN:]
+    more = el(
+        "details", el("summary", f"and {len(rest):,} more"), add(el("ul", class_="aside"), rest)
+    )
+    listed = add(el("ul", class_="aside"), shown)
+    return section("For you to look at", listed, more if rest else None)
 
 
 def money(found: findings.Money, history: History) -> Element:
@@ -390,7 +428,7 @@ def money(found: findings.Money, history: History) -> Element:
     heads = ("Who or what", "", "Tokens", "Dollars")
     rest = len(issues) - COSTLY_SHOWN
     note = f"the most costly issues; {rest} more are in the JSON" if rest > 0 else ""
-    return section("What it cost", table("money", heads, rows), note=note)
+    return section("What it cost", *folded_table("money", heads, rows), note=note)
 
 
 COSTLY_SHOWN = 20
@@ -438,7 +476,7 @@ def workers(history: History) -> Element:
         for row in found
     ]
     heads = ("Worker", "Done", "Failed", "Died", "Busy", "")
-    return section("Workers", table("workers", heads, rows))
+    return section("Workers", *folded_table("workers", heads, rows))
 
 
 def attempts(history: History) -> Element:
@@ -446,8 +484,8 @@ def attempts(history: History) -> Element:
     titles: set[str] = set()
     rows = [_attempt(n, a, history, titles) for n, a in enumerate(history.attempts)]
     heads = ("Began", "Issue", "Title", "Try", "Worker", "How", "Took", "Error")
-    note = "in the order in which they began"
-    return section("All attempts", table("attempts", heads, rows), note=note)
+    summary = el("summary", f"{counted(len(rows), 'attempt')}, in the order in which they began")
+    return section("All attempts", el("details", summary, table("attempts", heads, rows)))
 
 
 def _attempt(number: int, a: Attempt, history: History, titles: set[str]) -> Element:
@@ -826,22 +864,14 @@ def _trouble(span: Interval, lane: str, seconds: float) -> str:
 
 def _ticks(history: History, most: int) -> Iterator[float]:
     """Yield round times of the run in seconds, about ``most`` of them or fewer."""
-    step = next(
-        (s for s in (0.1, 0.2, 0.5, *findings.STEPS_SECONDS) if history.seconds <= s * most),
-        86400 * math.ceil(history.seconds / 86400 / most),
-    )
-    if history.seconds <= RELATIVE_SECONDS:
-        yield from (n * step for n in range(int(history.seconds / step) + 1))
+    if history.seconds > RELATIVE_SECONDS:
+        yield from findings.ticks(history, most)
         return
-    local = history.began_at + time.localtime(history.began_at).tm_gmtoff
-    first = math.ceil(local / step) * step - local
-    yield from (first + n * step for n in range(int((history.seconds - first) / step) + 1))
+    step = findings.step_of(history.seconds, most, (0.1, 0.2, 0.5))
+    yield from (n * step for n in range(int(history.seconds / step) + 1))
 
 
 def _tick_text(history: History, at: float) -> str:
     if history.seconds <= RELATIVE_SECONDS:
         return f"{round(at, 1):g} s"
-    now = time.localtime(round(history.began_at + at))
-    if now.tm_sec:
-        return time.strftime("%H:%M:%S", now)
-    return time.strftime("%H:%M" if now.tm_hour or now.tm_min else "%a %d", now)
+    return findings.tick_text(history, at)

@@ -17,7 +17,7 @@ from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import at_least, dollars, short_tokens, used
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
 from beads_workers.ui.rows import sparkline
-from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, duration, moment
+from beads_workers.ui.words import DID_NOT_LAND, FATE_WORDS, OUTCOME_WORDS, duration, moment
 
 # --- report text ---------------------------------------------------------------------------------
 # The report for a terminal: the results, reasons of failures, and next steps. Rows fit the width;
@@ -35,12 +35,12 @@ LISTED_MAX = 6
 """Number of rows of each list."""
 
 STYLES = {
-    "success": "blue",
+    "success": "green",
     "error": "red",
     "timeout": "yellow",
     "lost": "magenta",
     "not_found": "red",
-    "question": "green",
+    "question": "blue",
     "retry": "cyan",
 }
 MARKS = {
@@ -84,16 +84,16 @@ def _lines(history: History, width: int) -> Iterator[Text]:
     yield Text()
     yield from _figures(history, width)
     yield from _to_decide(history, width)
+    yield from _quarantined(history, width)
+    yield from _to_review(history, width)
+    yield from _failures(history, width)
+    yield from _costs(history, width)
+    yield from _landed(history, width)
+    yield from _not_landed_yet(history, width)
     yield from _runs(history, width)
     yield from _timeline(history, width)
-    yield from _failures(history, width)
-    yield from _landed(history, width)
-    yield from _quarantined(history, width)
-    yield from _not_landed_yet(history, width)
-    yield from _to_review(history, width)
-    yield from _costs(history, width)
-    yield from _slowest(history, width)
     yield from _troubles(history)
+    yield from _slowest(history, width)
     yield from _next(history)
 
 
@@ -250,11 +250,28 @@ def _timeline(history: History, width: int) -> Iterator[Text]:
     for worker_id in lived[:ROWS_MAX]:
         cells = _cells(by_worker[worker_id], history.seconds, room)
         yield Text.assemble(f"{worker_id:>5}  ", *cells)
+    if axis := _axis(history, room):
+        yield Text(f"       {axis}", "dim")
     rest = len(lived) - ROWS_MAX
     marks = "  ".join(f"{MARKS[o]} {OUTCOME_WORDS[o]}" for o in by_outcome_order(history))
     yield Text(
         f"       {marks}" + (f"; {rest} more workers in the page" if rest > 0 else ""), "dim"
     )
+
+
+TICK_COLUMNS = 12
+"""Least columns from one time of the axis to the next."""
+
+
+def _axis(history: History, room: int) -> str:
+    """Return the wall clocks below the timeline, each beginning in the column of its moment."""
+    axis = ""
+    for at in findings.ticks(history, max(1, room // TICK_COLUMNS)):
+        column = min(room - 1, int(at * room / max(history.seconds, 0.001)))
+        text = f"|{findings.tick_text(history, at)}"
+        if column >= len(axis) + bool(axis) and column + len(text) <= room:
+            axis = axis.ljust(column) + text
+    return axis
 
 
 def by_outcome_order(history: History) -> list[str]:
@@ -373,7 +390,7 @@ def _not_landed_yet(history: History, width: int) -> Iterator[Text]:
     found = findings.waiting_to_land(history)
     if not found:
         return
-    yield from _title("not landed yet")
+    yield from _title(FATE_WORDS["waiting_to_land"])
     for each in found[:LISTED_MAX]:
         head = f"  {printable(each.issue.issue_id, 24)}  "
         room = max(12, width - columns(head))
@@ -433,7 +450,7 @@ def quarantined_after(issue: IssueHistory) -> str:
     tries = counted(issue.charged, "attempt")
     if issue.landing is not None and issue.landing.refused and not issue.charged:
         branch = f" ({printable(issue.landing.branch, 40)})" if issue.landing.branch else ""
-        tries = f"did not land{branch}"
+        tries = f"{DID_NOT_LAND}{branch}"
     return tries + (", earlier" if issue.earlier else "")
 
 

@@ -6,8 +6,9 @@ are meanings of ``theme``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import pairwise
+from unicodedata import bidirectional
 
 from rich.cells import chop_cells
 from rich.text import Text
@@ -35,6 +36,28 @@ def wrapped(line: str, width: int) -> list[str]:
     return chop_cells(text.translate(_AMBIGUOUS), width) or [""]
 
 
+def isolated(text: str) -> str:
+    """Return text with its own direction if a part of it is written from right to left.
+
+    Otherwise a terminal that reorders such text also moves the cells beside it. The marks have no
+    width.
+    """
+    if text.isascii() or not any(bidirectional(each) in ("R", "AL") for each in text):
+        return text
+    return f"\N{FIRST STRONG ISOLATE}{text}\N{POP DIRECTIONAL ISOLATE}"
+
+
+class RowText(Text):
+    """A row of the screen that knows which row of which list it shows, to be pointed at.
+
+    ``name``: its list and its key there; None for all other rows. ``columns``: how many columns
+    from the left belong to it.
+    """
+
+    name: tuple[Hashable, str] | None = None
+    columns: int = 0
+
+
 class Row:
     """Cells from left to right; ``text()`` is exactly ``width`` columns wide."""
 
@@ -42,7 +65,7 @@ class Row:
         """Make an empty row; a ``chosen`` row has one style only, to avoid patches."""
         self._width = width
         self._plain = style == CHOSEN
-        self._text = Text(style=style, no_wrap=True, overflow="crop")
+        self._text = RowText(style=style, no_wrap=True, overflow="crop")
         self._used = 0
 
     def add(
@@ -56,6 +79,7 @@ class Row:
             return self
         shown = printable(content, asked)
         gap = " " * (asked - columns(shown))
+        shown = isolated(shown)
         self._text.append(gap + shown if right else shown + gap, "" if self._plain else style)
         self._used += asked
         return self
@@ -72,6 +96,13 @@ class Row:
     def text(self) -> Text:
         """Return the finished row."""
         return self.fill("")._text
+
+
+def named(row: Text, part: Hashable, key: str) -> Text:
+    """Return a row that shows the row ``key`` of the list ``part``."""
+    if isinstance(row, RowText):
+        row.name, row.columns = (part, key), row.cell_len
+    return row
 
 
 def rule(title: str, width: int, *, unicode: bool, focused: bool = True) -> Text:

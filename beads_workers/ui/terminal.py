@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import enum
 import os
 import re
@@ -19,6 +20,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from beads_workers.core.text import columns as columns_of
+from beads_workers.core.text import printable
 from beads_workers.ui.keys import KeyParser
 from beads_workers.ui.theme import ASK
 
@@ -182,8 +184,13 @@ ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[m" + ASK + b"\x1b[H\x1b[2J"
 They also ask for the background. The screen is cleared last because some consoles print a question
 that they do not know.
 """
-LEAVE = b"\x1b[?2026l\x1b[m\x1b[?7h\x1b[?25h\x1b[?1049l"
-"""Bytes that undo all of ``ENTER``, and whatever colours and half a frame left behind."""
+MOUSE_ON, MOUSE_OFF = b"\x1b[?1000h\x1b[?1006h", b"\x1b[?1006l\x1b[?1000l"
+"""Bytes that have presses and the wheel reported, in the form without limits (SGR), and end it."""
+LEAVE = b"\x1b[?2026l" + MOUSE_OFF + b"\x1b[m\x1b[?7h\x1b[?25h\x1b[?1049l"
+"""Bytes that undo all of ``ENTER`` and ``MOUSE_ON``, and whatever colours and half a frame left
+behind."""
+COPY_CHARS_MAX = 8192
+"""Most characters for a clipboard: some terminals ignore more than 74 KB in base64."""
 CANCEL = b"\x18"
 """Byte that ends an escape sequence of which only the beginning was written."""
 
@@ -192,6 +199,15 @@ _END = "\x1b[?2026l"
 _ERASE_LINE = "\x1b[K"
 _ERASE_BELOW = "\x1b[J"
 _INVISIBLE = re.compile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)")
+
+
+def copied(text: str) -> bytes:
+    """Return the bytes that give a text to the terminal's clipboard (OSC 52).
+
+    The text becomes one safe line: a line end would run it where it is pasted.
+    """
+    line = printable(text[:COPY_CHARS_MAX]).encode("utf-8", "replace")
+    return b"\x1b]52;c;" + base64.b64encode(line) + b"\x1b\\"
 
 
 class Painter:
@@ -247,6 +263,9 @@ class TerminalOutput:
         self._device = device
         self._painter = Painter()
         self._unwritten = b""
+        self._beside = b""
+        """Bytes between two frames: modes, and texts for the clipboard."""
+        self._mouse = False
         self._frame: list[str] | None = None
         """Newest frame, drawn or not; None if there is none that fits the screen."""
 
@@ -258,8 +277,19 @@ class TerminalOutput:
     def enter(self) -> None:
         """Begin, or begin again, on an empty screen; ``flush`` writes the newest frame."""
         self._unwritten = (CANCEL if self._unwritten else b"") + ENTER
+        self._unwritten += MOUSE_ON if self._mouse else b""
         self._painter.forget()
         self._push()
+
+    def set_mouse(self, on: bool) -> None:
+        """Have the mouse reported, or leave it to the terminal. Call ``flush`` next."""
+        if on is not self._mouse:
+            self._mouse = on
+            self._beside += MOUSE_ON if on else MOUSE_OFF
+
+    def copy(self, text: str) -> None:
+        """Give a text to the terminal's clipboard, after the begun frame. Call ``flush`` next."""
+        self._beside = (MOUSE_ON if self._mouse else MOUSE_OFF) + copied(text)
 
     def show(self, lines: Sequence[str], full: bool) -> None:
         """Set the newest frame; ``full``: write all of it again. Call ``flush`` next."""
@@ -275,6 +305,9 @@ class TerminalOutput:
     def flush(self, size: tuple[int, int]) -> None:
         """Finish the begun frame, then write the newest: one write each, as far as it goes."""
         if self._unwritten:
+            self._push()
+        if not self._unwritten and self._beside:
+            self._unwritten, self._beside = self._beside, b""
             self._push()
         if not self._unwritten and self._frame is not None:
             self._unwritten = self._painter.paint(self._frame, size)
@@ -473,6 +506,16 @@ class Terminal:
     def take_text(self, takes: bool) -> None:
         """Say whether a person writes, so that a paste is text and not ignored."""
         self._parser.takes_text = takes
+
+    def set_mouse(self, on: bool) -> None:
+        """Have the mouse reported as keys, or leave it to the terminal, which selects text then."""
+        self._output.set_mouse(on)
+        self._flush()
+
+    def copy(self, text: str) -> None:
+        """Give a text to the terminal's clipboard; many terminals ask or ignore it."""
+        self._output.copy(text)
+        self._flush()
 
     def __enter__(self) -> Terminal:
         self._signals = SignalBox()

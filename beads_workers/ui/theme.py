@@ -2,9 +2,10 @@
 
 The 256 colours are exact, and the same in every terminal. Each theme's colours have a contrast of
 at least 4.5:1 (WCAG 2.2, AA) on its backgrounds. ``dark`` and ``light`` fit the usual dark and
-light backgrounds; ``any`` fits pure black and pure white, for a terminal that does not report its
-background. The sixteen colours of the oldest terminals differ between terminals: only those that
-are readable in all are used.
+light backgrounds. No colour fits both: ``any``, for a terminal that does not report its background,
+has the terminal's own text colour, and colours with 3:1 for marks and single bold words. The
+sixteen colours of the oldest terminals differ between terminals: only those that are readable in
+all are used.
 """
 
 from __future__ import annotations
@@ -23,16 +24,26 @@ MEANINGS = ("good", "attention", "bad", "time", "agent", "muted")
 _COLOURS: dict[str, tuple[int, ...]] = {
     "dark": (78, 220, 210, 80, 177, 248),
     "light": (22, 94, 124, 25, 91, 240),
-    "any": (29, 163, 131, 63, 98, 243),
 }
 """Theme -> the colour of each meaning, of 256."""
 
+_BOLD_ON_ANY = {"good": 65, "attention": 166, "bad": 197, "time": 32, "agent": 134}
+"""Meaning -> its colour in bold on an unknown background: 3:1, as WCAG asks of marks."""
+
 _OLD: dict[str, tuple[str, ...]] = {
-    "dark": ("bright_green", "bright_yellow", "bright_red", "bright_cyan", "bright_magenta", "dim"),
-    "light": ("blue", "red", "red", "blue", "blue", "dim"),
-    "any": ("bold", "bold", "bold", "default", "default", "dim"),
+    "dark": (
+        "bright_green",
+        "bright_yellow",
+        "bright_red",
+        "bright_cyan",
+        "bright_magenta",
+        "default",
+    ),
+    "light": ("blue", "red", "red", "blue", "blue", "default"),
+    "any": ("bold", "bold", "bold", "default", "default", "default"),
 }
-"""The same of sixteen colours: a light background leaves red and blue, an unknown one bold."""
+"""The same of sixteen colours: a light background leaves red and blue, an unknown one bold. Dimmed
+text is below 4.5:1 in many terminals."""
 
 BACKGROUND_KEYS = {"background:dark": "dark", "background:light": "light"}
 """Name in ``keys`` of a terminal's answer to ``ASK`` -> the theme for it."""
@@ -45,11 +56,13 @@ _ANSWER = re.compile(r"11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})"
 
 def styles(name: str, *, colours: int) -> Theme:
     """Return the styles of each meaning, for a console with so many colours."""
-    if colours >= 256:
+    if colours >= 256 and name in _COLOURS:
         of = {m: f"color({c})" for m, c in zip(MEANINGS, _COLOURS[name], strict=True)}
     else:
         of = dict(zip(MEANINGS, _OLD[name], strict=True))
     strong = {f"{meaning}.strong": f"bold {style}" for meaning, style in of.items()}
+    if colours >= 256 and name not in _COLOURS:
+        strong |= {f"{meaning}.strong": f"bold color({c})" for meaning, c in _BOLD_ON_ANY.items()}
     return Theme(
         of
         | strong

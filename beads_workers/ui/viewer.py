@@ -27,7 +27,8 @@ from beads_workers.ui.attempt import (
     running,
 )
 from beads_workers.ui.backlog import IssueBacklog, by_cause, entries, issue_rows
-from beads_workers.ui.words import STATE_TITLES
+from beads_workers.ui.lines import FOLDED_MIN
+from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES, began_at
 
 
 class Role(Enum):
@@ -104,7 +105,7 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
     },
     Part.LANDING: {
         "landed": lambda row: row["verdict"] == "landed",
-        "refused": lambda row: row["verdict"] not in ("landed", WAITS),
+        DID_NOT_LAND: lambda row: row["verdict"] not in ("landed", WAITS),
         "waiting": lambda row: row["verdict"] == WAITS,
     },
     Part.QUARANTINED: {},
@@ -167,7 +168,20 @@ class LookAgain:
     """Wish: ask the tracker for its issues now."""
 
 
-Wish = Ask | Leave | Detach | Faster | OtherTheme | SayPage | Save | LookAgain
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Wish: give a text to the clipboard of the terminal; ``what``: what it is, in words."""
+
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mouse:
+    """Wish: have the mouse reported, or leave it to the terminal again."""
+
+
+Wish = Ask | Copy | Mouse | Leave | Detach | Faster | OtherTheme | SayPage | Save | LookAgain
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +302,9 @@ class Look:
     text of its section. ``log_end``: the last shown row, None while the end is followed.
     ``log_find``: the text that is searched; ``log_found``: the row where it was found last.
     ``wrap``: long lines go on in the next row; ``times``: each line has its time; ``full``: nothing
-    else is on the screen. ``top``: scroll position of the help. ``card``: of the live page.
+    else is on the screen. ``top``: scroll position of the help. ``naming``: what is typed is a name
+    of the palette. ``tallest``: the most rows that the list of workers had lately.
+    ``card``: of the live page.
     """
 
     role: Role = Role.WATCH
@@ -312,7 +328,9 @@ class Look:
     times: bool = False
     full: bool = False
     top: int = 0
+    tallest: int = 0
     typed: str | None = None
+    naming: bool = False
     writing: Writing | None = None
     question: Question | None = None
     message: str = ""
@@ -344,6 +362,8 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
             rows = list(snapshot["workers"])
             if look.order:
                 rows.sort(key=ORDERS[look.order], reverse=True)
+            if not (look.states.get(part) or look.finds.get(Pane.FLEET)):
+                rows = _idle_folded(rows)
         case Part.ENDED:
             rows = list(reversed(snapshot["outcomes"]))
         case Part.LANDING:
@@ -359,6 +379,16 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
     if find := look.finds.get(PANES.get(part, Pane.FLEET), ""):
         rows = [row for row in rows if _says(row, find)]
     return [*entries(rows, look.unfolded)] if part in FOLDED else rows
+
+
+def _idle_folded(rows: list[Fields]) -> list[Fields]:
+    """Return the workers with many idle ones as one row at the end, which has their number."""
+    idle = [row for row in rows if row["state"] == "idle" and row["issue_id"] is None]
+    if len(idle) < FOLDED_MIN:
+        return rows
+    sums = {name: sum(row[name] for row in idle) for name in ("done", "failed")}
+    others = [row for row in rows if row["state"] != "idle" or row["issue_id"] is not None]
+    return [*others, {**idle[0], **sums, "worker_id": "idle", "folded": len(idle)}]
 
 
 def _landing_rows(snapshot: Fields) -> list[Fields]:
@@ -436,6 +466,15 @@ def _pinned(pin: Pin, view: AttemptView | None, snapshot: Fields) -> ShownAttemp
     known = (row for row in snapshot["quarantined"] if row["issue_id"] == pin.issue_id)
     row = next(known, {"issue_id": pin.issue_id, "error": ""})
     return ShownAttempt(pin.issue_id, pin.number, "", False, row, pin.run_id)
+
+
+def wall_clock(snapshot: Fields, age: float) -> float | None:
+    """Return the epoch seconds of this moment of the run, which in a replay is in the past; None
+    if its id does not tell when it began. ``age``: seconds since the snapshot was made."""
+    began = began_at(snapshot["run_id"])
+    if began is None:
+        return None
+    return began + float(snapshot["uptime_seconds"]) + (age if snapshot["running"] else 0.0)
 
 
 def needing_you(snapshot: Fields) -> list[str]:

@@ -32,6 +32,7 @@ from beads_workers.ui.reasons import (
     remembered,
     span,
 )
+from beads_workers.ui.words import FATE_WORDS
 
 OF_THE_FLEET = (
     Cause.NO_FLEET,
@@ -335,7 +336,7 @@ GROUPS = {
     Cause.DELEGATING: "being handed over",
     Cause.QUEUED: "claimed, next for a worker",
     Cause.UNCLOSED: "done, unclosed yet",
-    Cause.WAITING_TO_LAND: "done, and not landed yet",
+    Cause.WAITING_TO_LAND: FATE_WORDS["waiting_to_land"],
     Cause.SETTLING: "being requeued",
     Cause.ON_HOLD: "released by a person",
     Cause.OCCUPIED: "waiting until you leave its worktree",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import time
 from enum import Enum
 
@@ -53,6 +54,9 @@ FATE_WORDS = {
 }
 """Words for the values of ``history.Fate``."""
 
+DID_NOT_LAND = "did not land"
+"""What became of a finished branch that was refused: its issue is quarantined, or goes back."""
+
 # --- backlog -------------------------------------------------------------------------------------
 
 
@@ -74,7 +78,7 @@ STATE_TITLES = {
     State.NEEDS_YOU: "needs you",
     State.QUARANTINED: "quarantined",
     State.RUNNING: "in progress",
-    State.LANDING: "done, and on the way in",
+    State.LANDING: FATE_WORDS["waiting_to_land"],
     State.RETRYING: "waiting for a retry",
     State.READY: "ready",
     State.BLOCKED: "blocked",
@@ -118,3 +122,11 @@ def moment(at: float) -> str:
 def clock(at: float) -> str:
     """Return the local time of day of epoch seconds."""
     return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def began_at(run_id: str | None) -> float | None:
+    """Return the epoch seconds at which a run began, from its id; None if it does not say so."""
+    try:
+        return float(calendar.timegm(time.strptime((run_id or "")[:15], "%Y%m%d-%H%M%S")))
+    except ValueError:
+        return None

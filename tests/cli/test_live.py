@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from beads_workers.cli import log_tail
 from beads_workers.cli.attempts import save
+from beads_workers.cli.live import shortened
 from beads_workers.cli.log_tail import LogFile, LogTail, WorktreeDiff, Wrapping
 from beads_workers.core import journal as rec
 from beads_workers.core.history import Attempt
@@ -37,6 +38,13 @@ def add(path: Path, text: str) -> None:
 
 
 # --- a log file ----------------------------------------------------------------------------------
+
+
+def test_an_answer_about_many_issues_counts_them() -> None:
+    few = "will be retried: a, b"
+    many = "will be retried: " + ", ".join(f"app-{n}" for n in range(30))
+    assert shortened(few) == few and shortened("draining") == "draining"
+    assert shortened(many) == "will be retried: 30 issues"
 
 
 def test_a_log_is_read_on_from_where_it_ended_and_its_begun_line_is_shown(tmp_path: Path) -> None:

@@ -245,7 +245,37 @@ def test_the_rate_is_that_of_the_last_two_hundred_however_soon_they_came() -> No
     for number in range(1000):
         done_at(10.0 + 0.001 * number, number)
     assert 50_000 < status(board, 11.0)["rate_per_minute"] < 61_000, "a thousand a second"
-    assert status(board, 70.0)["rate_per_minute"] < 250, "which is over"
+    assert status(board, 70.0)["rate_per_minute"] < 4, "which is over"
+
+
+def test_the_rate_falls_after_the_last_work_but_not_while_many_are_at_it() -> None:
+    board = Play().board
+    for number in range(8):
+        record = rec.Finished(f"i{number}", "W1", 1, f"r{number}", "success", "finish")
+        board.apply(rec.Entry(record, EPOCH + 60.0 * number, 60.0 * number))
+    assert status(board, 430.0)["rate_per_minute"] == 1.1, "one a minute"
+    assert status(board, 4020.0)["rate_per_minute"] == 0.1, "three in an hour at most"
+    for number in range(8):
+        began = rec.Started(f"j{number}", f"W{number}", 1, f"s{number}")
+        board.apply(rec.Entry(rec.Claimed(f"j{number}"), EPOCH + 430.0, 430.0))
+        board.apply(rec.Entry(began, EPOCH + 430.0, 430.0))
+    assert status(board, 900.0)["rate_per_minute"] == 0.5, "eight of them, in 15 min"
+
+
+def test_no_end_is_foretold_in_a_pause_nor_while_the_tracker_fails() -> None:
+    def told(*records: rec.Record) -> float | None:
+        board = Play().board
+        done = rec.Finished("a", "W1", 1, "r1", "success", "finish")
+        for record in (rec.RunChanged("running"), rec.Listed((9, 0, 0, 0, 0)), done, *records):
+            board.apply(rec.Entry(record, EPOCH + 1.0, 1.0))
+        eta: float | None = status(board, 5.0)["eta_seconds"]
+        return eta
+
+    assert told() is not None
+    assert told(rec.RunChanged("paused")) is None
+    assert told(rec.RunChanged("waiting", "--start-at", EPOCH + 3600.0)) is None
+    assert told(rec.RunChanged("draining")) is None
+    assert told(rec.SourceTrouble("bd: locked", 8.0, "bd doctor", failures=3)) is None
 
 
 def test_what_agents_filed_is_told_with_the_command_that_takes_it() -> None:

@@ -49,6 +49,7 @@ def as_before(screen: TmuxScreen, project: EmbeddedProject) -> None:
     screen.type("stty -g > after; echo back")
     screen.wait_for(lambda text: "\nback" in text)
     assert not screen.has("alternate_on") and screen.has("cursor_flag")
+    assert not screen.has("mouse_any_flag") and not screen.has("mouse_sgr_flag")
     read = [(project.folder / name).read_text() for name in ("before", "after")]
     assert read[0] == read[1]
 
@@ -206,6 +207,49 @@ def test_several_watch_and_come_and_go_and_the_fleet_does_not_notice(
     assert status["running"] and status["queue"]["running"] == 3
     (embedded.folder / "go").touch()
     until(lambda: fleet.status()["totals"]["done"] == 3)
+
+
+def test_the_mouse_the_palette_and_the_clipboard_and_every_way_out(
+    embedded: EmbeddedProject, screens: list[TmuxScreen], start: StartFleet
+) -> None:
+    embedded.create_many([{"title": f"Mend number {n}"} for n in range(3)])
+    fleet = start(embedded, "-n", "3", "--", "sh", "-c", STEP).started()
+    screen = open_screen(screens, embedded, 100, 30)
+    screen.type("bw watch")
+    shown = screen.wait_for("3 busy").splitlines()
+    assert screen.has("mouse_any_flag") and screen.has("mouse_sgr_flag")
+    at = next(number for number, line in enumerate(shown, 1) if line.startswith(" W2 "))
+    issue = re.findall(r"bw-\d", shown[at - 1])[0]
+    screen.click(9, at)
+    screen.wait_for(f"W2 runs {issue}, attempt 1")
+    screen.click(9, at)
+    screen.wait_for(lambda text: "/ find" in text and f"hello from {issue}" in text)
+    screen.keys("c")
+    screen.wait_for(f"copy: i {issue}; c beads-workers logs {issue}; l the line")
+    screen.keys("c")
+    screen.wait_for("the command was sent to the clipboard")
+    until(lambda: screen.clipboard() == f"beads-workers logs {issue}", 10)
+    screen.keys("C-z")
+    screen.wait_for("Stopped")
+    assert not screen.has("mouse_any_flag")
+    screen.type("fg")
+    screen.wait_for(f"hello from {issue}")
+    until(lambda: screen.has("mouse_sgr_flag"), 10)
+    screen.keys("Escape")
+    screen.wait_for("3 busy")
+    screen.keys(":")
+    screen.wait_for("other list")
+    screen.keys("p", "a", "u")
+    screen.keys("Enter")
+    screen.wait_for(lambda text: "paused" in text and "-> resume" in text)
+    screen.keys("m")
+    screen.wait_for("selects text again")
+    assert not screen.has("mouse_any_flag")
+    screen.keys("m")
+    until(lambda: screen.has("mouse_sgr_flag"), 10)
+    os.kill(fleet.status()["pid"], signal.SIGKILL)
+    screen.wait_for("without a word")
+    as_before(screen, embedded)
 
 
 WORKS = (

@@ -14,6 +14,7 @@ from beads_workers.core.history import fold
 from beads_workers.ui.report_html import page
 from tests.end_to_end.conftest import StartFleet
 from tests.support.browser import Browser
+from tests.support.contrast import UNREADABLE
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import until
 from tests.support.journals import HOSTILE_TITLES, night
@@ -60,6 +61,36 @@ def test_a_thousand_attempts_fit_the_window_and_ask_for_nothing(
     ground = shown.value("getComputedStyle(document.body).backgroundColor")
     brightness = sum(map(int, ground.removeprefix("rgb(").removesuffix(")").split(",")))
     assert (brightness < 200) is dark
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_long_night_is_a_few_screens_of_a_phone_and_each_word_can_be_read(
+    browser: Browser, night_page: Path, dark: bool
+) -> None:
+    shown = browser.open(night_page, 400, dark=dark)
+    few = 8_000 if "W9" not in night_page.read_text() else 10_000
+    assert shown.value("document.documentElement.scrollHeight") < few
+    assert shown.value(UNREADABLE) == []
+    heads = "[...document.querySelectorAll('h2')].map(h => h.firstChild.data)"
+    order = shown.value(heads)
+    wanted = ["Next steps", "Quarantined", "Failures by reason", "Timeline", "All attempts"]
+    assert sorted(wanted, key=order.index) == wanted
+    # Whatever is folded is there, and nothing gets wider than the window when it unfolds.
+    shown.value("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    assert shown.value(f"document.querySelectorAll('{TALL}').length") == 1000
+    assert shown.value("document.documentElement.scrollWidth") == 400
+    assert shown.value(UNREADABLE) == []
+
+
+def test_enter_leads_from_a_bar_to_its_row_though_that_is_folded(
+    browser: Browser, night_page: Path
+) -> None:
+    shown = browser.open(night_page, 1280)
+    shown.click(".b.o-error")
+    row = "document.querySelector('tr.picked')"
+    assert not shown.value(f"{row}.checkVisibility()")
+    shown.press("Enter")
+    assert shown.value(f"{row}.checkVisibility()")
 
 
 def test_attempts_can_be_picked_walked_through_filtered_and_zoomed(

@@ -50,7 +50,7 @@ class TmuxScreen:
                 environment.pop(name, None)
         # What is given here applies to the server too, which is started by the first command.
         options = ["set", "-g", "remain-on-exit", "on", ";", "set", "-g", "status", "off", ";"]
-        options += ["set", "-sg", "escape-time", "0", ";"]
+        options += ["set", "-sg", "escape-time", "0", ";", "set", "-s", "set-clipboard", "on", ";"]
         options += ["set", "-g", "default-terminal", "tmux-256color", ";"]
         new = ["new-session", "-d", "-x", str(width), "-y", str(height), "-c", str(folder)]
         self._tmux("start-server", ";", *options, *new, *words, environment=environment)
@@ -64,6 +64,14 @@ class TmuxScreen:
         """Type a line and Enter."""
         self._tmux("send-keys", "-l", text)
         self.keys("Enter")
+
+    def click(self, column: int, row: int) -> None:
+        """Press and release the left button of a mouse there, from 1 on, as a terminal tells it."""
+        self._tmux("send-keys", "-l", f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")
+
+    def clipboard(self) -> str:
+        """What a program has put into the clipboard."""
+        return self._tmux("show-buffer")
 
     def paste(self, text: str) -> None:
         """What a terminal sends when a text is pasted, without marks around it."""

@@ -19,6 +19,7 @@ UI = ROOT / "beads_workers" / "ui"
 CLI = (ROOT / "docs" / "CLI.md").read_text()
 ACTIONS = (ANSWER, APPROVE, REJECT, RELEASE, RETRY)
 IN_LIST = viewer.Look(pane=viewer.Pane.QUARANTINE, part=viewer.Part.QUARANTINED)
+IN_DECISIONS = viewer.Look(pane=viewer.Pane.DECISIONS, part=viewer.Part.DECISIONS)
 KEYS = [
     (role, pane, name, key)
     for row in bindings.ROWS
@@ -28,16 +29,23 @@ KEYS = [
 ]
 
 
-def test_no_key_has_two_meanings_and_none_is_reserved_for_something_else() -> None:
+def test_no_key_and_no_word_has_two_meanings() -> None:
     places = [each[:3] for each in KEYS]
     assert len(places) == len(set(places))
-    assert not {name for _, _, name, _ in KEYS} & bindings.RESERVED.keys()
+    words = [
+        (role, pane, key.word)
+        for row in bindings.ROWS
+        for key in row.keys
+        for role, pane in product(row.roles, key.panes)
+        if key.word
+    ]
+    assert len(words) == len(set(words))
 
 
-def test_a_reserved_key_does_nothing_yet() -> None:
-    for key in bindings.RESERVED.keys() - {"mouse"}:
-        look, wish = bindings.press(viewer.Look(), key, BUSY)
-        assert wish is None and "does nothing here" in look.message
+def test_every_key_but_moves_and_the_palette_s_own_has_its_word() -> None:
+    wordless = {key.names for row in bindings.ROWS for key in row.keys if not key.word}
+    moves = {"j down", "k up", "page_down right", "page_up left", "g home", "G end", "escape", ":"}
+    assert wordless - moves == {"wheel_down", "wheel_up", "tab", "shift+tab", "n", "N"}
 
 
 @pytest.mark.parametrize("role", viewer.Role)
@@ -65,6 +73,38 @@ def test_what_cannot_be_undone_asks_first_and_nothing_else_does() -> None:
             continue
         after, _ = bindings.press(replace(look, role=role), name, snapshot)
         assert (after.question is not None) is key.asks, name
+
+
+def test_a_request_is_made_at_once_exactly_if_a_key_takes_it_back() -> None:
+    views = [
+        (viewer.Look(), BUSY),
+        (IN_LIST, QUARANTINE),
+        *(
+            (replace(IN_DECISIONS, chosen={viewer.Part.DECISIONS: issue_id}), DECISIONS)
+            for issue_id in ("app-1", "app-2")
+        ),
+    ]
+    at_once, asked, typed = set(), set(), set()
+    for (look, snapshot), (_, _, name, _) in product(views, KEYS):
+        after, wish = bindings.press(replace(look, role=viewer.Role.START), name, snapshot)
+        if isinstance(wish, viewer.Ask):
+            assert bindings.can_be_undone(wish)
+            at_once.add(wish.control)
+        if after.writing is not None:
+            typed.add(after.writing.control)
+        for answer in after.question.answers.values() if after.question else ():
+            if isinstance(answer, viewer.Ask):
+                assert not bindings.can_be_undone(answer)
+                asked.add(answer.control)
+    assert at_once == {"bw.pause", "bw.scale", "bw.retry"}
+    assert asked == {"bw.release", "bw.approve", "bw.stop", "bw.retry"}
+    assert typed == {"bw.answer", "bw.reject"}
+
+
+@pytest.mark.parametrize("several", [["a", "b"], ["a"]])
+def test_one_retry_can_be_taken_back_and_many_at_once_cannot(several: list[str]) -> None:
+    ask = viewer.Ask("bw.retry", {"issue_ids": several})
+    assert bindings.can_be_undone(ask) is (len(several) == 1)
 
 
 @pytest.mark.parametrize("table", [bindings.keys_table, bindings.buttons_table])

@@ -18,7 +18,7 @@ from tests.support.screens import Pty, counters, on_pty
 
 QUIET_SECONDS = 0.15
 BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
-LEFT = b"\x1b[?2026l\x1b[m\x1b[?7h\x1b[?25h\x1b[?1049l"
+LEFT = b"\x1b[?2026l\x1b[?1006l\x1b[?1000l\x1b[m\x1b[?7h\x1b[?25h\x1b[?1049l"
 CTRL_S, CTRL_Q, CTRL_C = b"\x13", b"\x11", b"\x03"
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from beads_workers.ui.terminal import Painter
+import base64
+import re
+
+import pytest
+
+from beads_workers.ui.terminal import Painter, copied
 
 SIZE = (20, 4)
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
@@ -17,6 +22,14 @@ def painted(painter: Painter, *lines: str, size: tuple[int, int] = SIZE) -> str:
     inner = text.removeprefix(BEGIN).removesuffix(END)
     assert BEGIN not in inner and END not in inner
     return inner
+
+
+@pytest.mark.parametrize("text", ["app-1", "a\nb\x1b]52;c;!\x07", "é" * 9000, "\udcff"])
+def test_what_is_copied_is_one_safe_line_of_bounded_length(text: str) -> None:
+    found = re.fullmatch(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x1b\\", copied(text))
+    assert found is not None and len(found[1]) < 74_000
+    line = base64.b64decode(found[1]).decode()
+    assert line.isprintable() and line.startswith(("app-1", "a⏎b", "é", "\\"))
 
 
 def test_the_first_frame_writes_every_row_and_erases_the_rest() -> None:

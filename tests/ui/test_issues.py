@@ -193,7 +193,7 @@ def test_before_the_tracker_has_answered_there_is_what_the_fleet_knows() -> None
 def test_what_has_landed_is_closed_and_what_waits_to_land_is_on_the_way_in() -> None:
     snapshot = after(*fleet(2), *landings())
     shown = "\n".join(body(Look(pane=Pane.ISSUES, part=Part.ISSUES), snapshot, rows=50))
-    assert "done, and on the way in" in shown and "closed" in shown
+    assert "waiting to land" in shown and "closed" in shown
 
 
 def test_an_issue_that_was_closed_after_the_listing_is_not_listed_as_open() -> None:

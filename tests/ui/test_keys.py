@@ -37,8 +37,17 @@ KEYS: dict[bytes, list[str]] = {
     b"\x1bOM\x1bOq": ["enter", "1"],
     b"\x1bx\x1b\xc3\xa9\x1b\x7f": ["alt+x", "alt+é", "alt+backspace"],
     b"\x1b\x1b[A": ["escape", "up"],
+    # A mouse: the left button, and the wheel.
+    b"\x1b[<0;10;20Mq": ["click:10,20", "q"],
+    b"\x1b[<0;1;9999M\x1b[<0;1;1m": ["click:1,9999"],
+    b"\x1b[<64;5;5M\x1b[<65;5;5M": ["wheel_up", "wheel_down"],
+    # No keys: other buttons, places that no screen has, and forms that nobody asked for.
+    b"\x1b[<2;10;20Mq": ["q"],
+    b"\x1b[<32;10;20M\x1b[<4;1;1M\x1b[<16;1;1Mq": ["q"],
+    b"\x1b[<0;0;0M\x1b[<0;10000;1M\x1b[<0;01;1Mq": ["q"],
+    b"\x1b[<0;1M\x1b[<;;M\x1b[<0;1;1;1M\x1b[<0;1;1 Mq": ["q"],
+    b"\x1b[<99999999999999999999;1;1Mq": ["q"],
     # No keys: a mouse that another program left on, answers, sequences that nobody knows.
-    b"\x1b[<0;10;20Mq": ["q"],
     b"\x1b[M qqq": ["q"],
     b"\x1b[?62;22cq": ["q"],
     b"\x1b[12;40Rq": ["q"],

@@ -39,7 +39,7 @@ def test_a_night_says_what_landed_what_did_not_and_what_waits() -> None:
         "landed 3 on bw-landing/main (333333333333), 1 without a gate, for want of --verify",
         "3 gate runs in 7.0 s, 1 red, 1 reused, 1 flaky, 2 conflicts",
         REFUSED,
-        "1 done and not landed yet: e",
+        "1 waiting to land: e",
     ]
 
 
@@ -99,7 +99,7 @@ def test_all_or_some_without_a_gate_or_with_nothing_new() -> None:
 def test_while_it_runs_the_gates_are_told_with_their_trains() -> None:
     said = list(now(landing(*night())))
     assert said[0].startswith("landing: landed 3 on bw-landing/main")
-    assert "  1 to land: e" in said
+    assert "  1 waiting to land: e" in said
     assert any(line.startswith("  verify has run for ") and line.endswith(" on e") for line in said)
 
 

@@ -115,6 +115,12 @@ def clockless(record: rec.Record) -> str | None:
     return None if shown is None else shown[9:].strip()
 
 
+def test_a_quarantine_is_said_once() -> None:
+    gave = rec.Finished("a", "W1", 3, "r", "error", "quarantined", charged=3, error="no rule")
+    assert clockless(gave) == "W1 quarantined a after 3 attempts: no rule"
+    assert clockless(rec.SettledRecord("a", "quarantined", "applied")) is None
+
+
 @pytest.mark.parametrize(
     ("record", "text"),
     [
@@ -125,10 +131,10 @@ def clockless(record: rec.Record) -> str | None:
         (rec.BranchLanded("a", 1, "1" * 40, "bw-landing/main", contained=True),
          "landed   a: nothing new, it is in 111111111111 on bw-landing/main"),
         (rec.LandingEnded("a", "mend", "verify", against=("b",)),
-         "refused  a: verify fails on its branch together with what has landed (landed by b)"
+         "did not land a: verify fails on its branch together with what has landed (landed by b)"
          " (its agent mends it)"),
         (rec.LandingEnded("a", "quarantined", "conflict", files=("x", "y")),
-         "refused  a: its branch conflicts with what has landed: x, y"
+         "did not land a: its branch conflicts with what has landed: x, y"
          " (quarantined with its branch)"),
         (rec.LandingEnded("a", "shelve"), "unlanded a: 'land' or the next start lands it"),
         (rec.LandingEnded("a", "requeue"), None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ NIGHT_RECORDS = (
 )
 DECISIONS = after(*to_decide())
 NIGHT = after(*NIGHT_RECORDS)
+ENDED_KEY = viewer.key_of(viewer.Part.ENDED, NIGHT["outcomes"][1])
 COSTLY = after(
     *fleet(3),
     rec.Started("app-2", "W2", 1, "r2", "long"),
@@ -493,10 +495,101 @@ def test_r_tries_the_chosen_quarantined_issue_again_and_a_all_of_them() -> None:
 
 
 def test_of_what_is_filtered_only_the_rows_that_are_seen_are_tried_again() -> None:
-    look, _ = pressed("3", "/", *"app-2", "enter", "a", snapshot=QUARANTINE)
-    assert pressed("y", look=look, snapshot=QUARANTINE)[1] == [
-        viewer.Ask("bw.retry", {"issue_ids": ["app-2"]})
+    _, wishes = pressed("3", "/", *"app-2", "enter", "a", snapshot=QUARANTINE)
+    assert wishes == [viewer.Ask("bw.retry", {"issue_ids": ["app-2"]})]
+
+
+def typed(words: str, look: viewer.Look | None = None, **more: Any) -> Any:
+    """The view and the wishes after a name was typed into the palette."""
+    return pressed(":", *("space" if each == " " else each for each in words), "enter", look=look,
+                   **more)  # fmt: skip
+
+
+def test_every_key_with_a_word_does_the_same_by_its_word() -> None:
+    for snapshot in (BUSY, QUARANTINE, NIGHT):
+        for row in bindings.ROWS:
+            for key in row.keys:
+                for role, pane in product(row.roles, key.panes):
+                    if not (key.word and key.names):
+                        continue
+                    look = viewer.Look(role, pane, viewer.OWN_PARTS.get(pane, viewer.Part.WORKERS))
+                    by_key = pressed(key.names.split()[0], look=look, snapshot=snapshot)
+                    assert typed(key.word, look, snapshot=snapshot) == by_key, key.word
+
+
+def test_the_palette_completes_and_does_the_first_word_that_fits() -> None:
+    look, _ = pressed(":", "p", "a")
+    assert bindings.matching(look)[:2] == ["pause or resume", "page"]
+    assert pressed("g", "tab", look=look)[0].typed == "page"
+    assert typed("pau")[1] == [viewer.Ask("bw.pause")]
+    assert typed("more")[1] == [viewer.Ask("bw.scale", {"workers": 11})]
+    assert "no command 'zz' here" in typed("zz")[0].message
+    for keys in (("escape",), ("enter",), ("backspace",)):
+        look, wishes = pressed(":", *keys)
+        assert look == viewer.Look() and not wishes
+    assert "approve" not in bindings.matching(pressed(":")[0]), "only what can be done here"
+
+
+def test_the_palette_stops_a_fleet_but_asks_first() -> None:
+    for word, fields in (("stop", {}), ("drain", {"drain": True})):
+        look, wishes = typed(word)
+        assert not wishes and look.question is not None
+        assert pressed("y", look=look)[1] == [viewer.Ask("bw.stop", fields)]
+
+
+def test_an_id_a_command_and_a_line_are_copied() -> None:
+    asked, wishes = pressed("c")
+    assert not wishes
+    assert pressed("i", look=asked)[1] == [viewer.Copy("the id", "app-1")]
+    (log,) = pressed("c", look=asked)[1]
+    assert log == viewer.Copy("the command", "beads-workers logs app-1")
+    again = pressed("3", "c", "c", snapshot=QUARANTINE)[1]
+    assert again == [viewer.Copy("the command", "beads-workers retry app-1")]
+    text = viewer.ShownLog("app-1.log", ("one", "a long ", "line", "three"), 7, cuts=(2,))
+    read, _ = pressed("enter")
+    read = replace(read, log=text)
+    assert pressed("c", "l", look=read)[1] == [viewer.Copy("the line", "three")]
+    found = replace(read, log_found=8)
+    assert pressed("c", "l", look=found)[1] == [viewer.Copy("the line", "a long line")]
+    assert "nothing to copy" in pressed("c", snapshot=after())[0].message
+
+
+def test_a_command_that_is_copied_is_safe_in_a_shell() -> None:
+    evil = after(*fleet(1), rec.Claimed("a;rm -rf", "x"), rec.Started("a;rm -rf", "W1", 1, "r"))
+    assert pressed("c", "c", snapshot=evil)[1] == [
+        viewer.Copy("the command", "beads-workers logs 'a;rm -rf'")
     ]
+
+
+def test_a_click_chooses_a_row_and_a_second_one_opens_it() -> None:
+    look, wish = bindings.point(viewer.Look(), (viewer.Part.ENDED, ENDED_KEY), NIGHT)
+    assert wish is None and look.part is viewer.Part.ENDED and look.pane is viewer.Pane.FLEET
+    chosen = viewer.chosen_row(look, NIGHT, viewer.Part.ENDED)
+    assert chosen is not None and chosen["issue_id"] == "app-8"
+    opened, _ = bindings.point(look, (viewer.Part.ENDED, ENDED_KEY), NIGHT)
+    assert opened.pane is viewer.Pane.LOG and bindings.pin_name(opened) == "app-8"
+
+
+def test_a_click_answers_nothing_and_ends_no_typing() -> None:
+    at = (viewer.Part.WORKERS, "W2")
+    for keys in (("x",), ("/", "a")):
+        look, _ = pressed(*keys)
+        assert bindings.point(look, at, BUSY) == (look, None)
+
+
+def test_the_wheel_moves_three_rows_and_m_leaves_the_mouse_to_the_terminal() -> None:
+    look, _ = pressed("wheel_down", "wheel_down", "wheel_up")
+    assert look.chosen == {viewer.Part.WORKERS: "W4"}
+    assert pressed("m")[1] == [viewer.Mouse()]
+
+
+def test_opening_many_idle_workers_lists_them() -> None:
+    idle = after(*fleet(30))
+    look, _ = pressed("enter", snapshot=idle)
+    assert look.pane is viewer.Pane.FLEET
+    assert len(viewer.rows_of(look, idle, viewer.Part.WORKERS)) == 30
+    back, _ = pressed("escape", look=look, snapshot=idle)
+    assert len(viewer.rows_of(back, idle, viewer.Part.WORKERS)) == 1
 
 
 def test_a_log_opened_among_the_quarantined_leads_back_there() -> None:
@@ -613,7 +706,7 @@ def test_no_keys_break_the_view_or_take_anything_away_unasked(
     assert replace(look, question=None) is not look
 
 
-@pytest.mark.parametrize(("key", "said"), [(":", ": does nothing here"), ("a", "3 shows it")])
+@pytest.mark.parametrize(("key", "said"), [("z", "z does nothing here"), ("a", "3 shows it")])
 def test_a_key_that_does_nothing_says_so_and_changes_nothing(key: str, said: str) -> None:
     look, wish = bindings.press(viewer.Look(), key, BUSY)
     assert wish is None and said in look.message

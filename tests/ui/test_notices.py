@@ -232,6 +232,6 @@ def test_the_end_of_a_run_counts_what_landed_and_what_did_not() -> None:
     there = JournaledRun()
     *_, last = there.add(*night(), rec.RunEnded(0, "idle_timeout"))
     assert (last.landed, last.unlanded) == (3, 1)
-    assert "; landed 3 on bw-landing/main; not landed yet 1" in last.text
+    assert "; landed 3 on bw-landing/main; waiting to land 1" in last.text
     told = notices.environment(last)
     assert (told["BW_LANDED"], told["BW_UNLANDED"]) == ("3", "1")

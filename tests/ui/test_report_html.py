@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from xml.etree.ElementTree import Element
 
 import pytest
 
 from beads_workers.core import journal as rec
 from beads_workers.core.history import OUTCOMES
 from beads_workers.ui.report_html import page
+from beads_workers.ui.report_sections import el, folded_table, render
 from tests.core.test_history import account, begun
 from tests.support.journals import HOSTILE_TITLES, agents_night, night
 from tests.ui.test_report_sections import Read
@@ -85,6 +87,31 @@ def test_a_run_without_a_single_attempt_has_a_page(alive: bool) -> None:
     shown = page(account(script, alive=alive))
     assert "No issue was taken." in shown
     assert ("still running" if alive else "killed") in shown
+
+
+def test_quarantined_issues_are_a_paragraph_for_each_cause() -> None:
+    script = begun()
+    for n in range(40):
+        script.attempt("W1", f"a{n}", n, n + 1, "error", "quarantined", error=f"boom {n}: no rule",
+                       title=f"Mend part {n}")  # fmt: skip
+    script.attempt("W1", "alone", 50, 51, "error", "quarantined", error="its own reason")
+    read = Read(page(account(script)))
+    section = read.text.partition("Quarantined")[2].partition("Failures by reason")[0]
+    assert section.count("boom #: no rule") == 1 and section.count("its own reason") == 1
+    assert "40 issues" in section and "Mend part 39" in section
+
+
+def test_a_long_table_folds_and_loses_no_row() -> None:
+    def rows(count: int) -> list[Element]:
+        return [el("tr", el("td", f"row {n}")) for n in range(count)]
+
+    one, *none = folded_table("x", ["A"], rows(9))
+    assert not none and "row 8" in render(one), "one more row is no longer than a fold"
+    first, rest = folded_table("x", ["A"], rows(30))
+    assert rest.tag == "details" and "and 22 more" in render(rest)
+    text = render(first) + render(rest)
+    assert all(text.count(f">row {n}<") == 1 for n in range(30))
+    assert folded_table("x", ["A"], []) == []
 
 
 def test_receipts_and_costs_are_in_the_page_and_add_no_markup() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 
 from beads_workers.core import journal as rec
@@ -74,6 +77,24 @@ def test_a_worker_s_row_shows_when_it_did_what() -> None:
     assert row == "   W1  " + "█" * 10 + "T" * 10
 
 
+@pytest.mark.parametrize(("width", "hours"), [(40, 5), (80, 5), (120, 30)])
+def test_the_timeline_says_at_which_time_of_day(width: int, hours: int) -> None:
+    script = begun()
+    script.attempt("W1", "a", 0.0, 3600.0 * hours)
+    script.add(3600.0 * hours, rec.RunEnded(0, "idle_timeout"))
+    history = account(script)
+    shown = [line.plain for line in report_lines(history, width)]
+    axis = shown[next(n for n, line in enumerate(shown) if line.startswith("   W1")) + 1]
+    clocks = re.findall(r"\|(\S+(?: \d\d)?)", axis)
+    assert len(clocks) >= (2 if width > 40 else 1)
+    for name in clocks:
+        share = (axis.index(f"|{name}") - 7) / (width - 7)
+        at = history.began_at + share * history.seconds
+        near = [at + minutes * 60 for minutes in range(-90, 91)]
+        form = "%H:%M" if ":" in name else "%a %d"
+        assert name in {time.strftime(form, time.localtime(each)) for each in near}
+
+
 def test_a_run_in_which_nothing_happened_can_be_told() -> None:
     shown = "\n".join(lines(begun()))
     assert "none taken" in shown and "killed" in shown
@@ -112,5 +133,5 @@ def test_the_morning_list_says_what_landed_and_what_needs_a_person() -> None:
         "  d  333333333333  Do d  (1 file changed, 1 repair)",
     ]
     assert "  c  did not land (bw/c/1): its branch conflicts with what has landed" in text
-    assert shown[shown.index("not landed yet") + 1] == "  e  bw/e/1 (1 file changed)"
+    assert shown[shown.index("waiting to land") + 1] == "  e  bw/e/1 (1 file changed)"
     assert "  beads-workers land" in shown and "  git merge --ff-only bw-landing/main" in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import re
 import time
 from dataclasses import replace
@@ -18,12 +19,13 @@ from beads_workers.core import journal as rec
 from beads_workers.core.history import LandingHistory
 from beads_workers.core.model import IssueId
 from beads_workers.core.wire import Progress
-from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue
+from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue, pin_worker
 from beads_workers.ui.bindings import help_lines, press
-from beads_workers.ui.dashboard import draw, page_rows
+from beads_workers.ui.dashboard import draw, page_rows, pointed_at, worker_rows
 from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
 from beads_workers.ui.viewer import (
+    OWN_PARTS,
     Look,
     Pane,
     Part,
@@ -159,6 +161,42 @@ def test_a_hundred_workers_come_in_pages_that_follow_the_chosen_one(
     assert seen == {f"W{number}" for number in range(1, 101)}
 
 
+def test_many_idle_workers_are_one_row_and_what_is_below_moves_up() -> None:
+    def rule_at(shown: list[str]) -> int:
+        return next(n for n, line in enumerate(shown) if line.startswith("── last outcomes"))
+
+    idle = after(*fleet(100, busy=2), ended("app-9", "W9"))
+    shown = lines(idle, columns=100, rows=40)
+    at = next(n for n, line in enumerate(shown) if "workers 100, 2 busy" in line)
+    assert [line.split()[0] for line in shown[at + 1 : at + 3]] == ["W1", "W2"]
+    assert shown[at + 3].split() == ["98", "idle;", "f", "lists", "them", "1", "done"]
+    assert rule_at(shown) == at + 4
+    busy_once = Look(tallest=20)
+    assert rule_at(lines(idle, busy_once, columns=100, rows=40)) > at + 15, "nothing jumps"
+    only = Look(states={Part.WORKERS: "idle"})
+    listed = "\n".join(lines(idle, only, columns=100, rows=40))
+    assert "of 98" in listed and "W99" not in listed and "W7 " in listed
+    few = "\n".join(lines(after(*fleet(9))))
+    assert "W9 " in few and "lists them" not in few
+
+
+def test_the_rows_of_all_workers_are_counted_whatever_is_filtered() -> None:
+    assert worker_rows(after(*fleet(30, busy=30))) == 30
+    assert worker_rows(after(*fleet(30, busy=2))) == 3
+
+
+def test_a_paused_fleet_says_so_once() -> None:
+    asked = [rec.WorkerPaused(f"W{number}", "the fleet") for number in range(1, 4)]
+    snapshot = after(*fleet(3), *asked, rec.RunChanged("paused", "a person asked for it"))
+    shown = lines(snapshot, columns=100, rows=30)
+    assert sum(line.count("paused") for line in shown) == 1, shown
+    said = "nothing new is handed out: a person asked for it"
+    assert any(said in line and "-> resume" in line for line in shown)
+    one = after(*fleet(3), asked[0])
+    (row,) = [line for line in lines(one) if line.startswith(" W1 ")]
+    assert "paused" in row, "one worker alone"
+
+
 def test_outcomes_stay_where_they_are_when_workers_leave() -> None:
     many = [*fleet(8), ended("app-1")]
     left = [*many, *(rec.WorkerGone(f"W{number}") for number in range(3, 9))]
@@ -235,12 +273,80 @@ def test_the_hours_of_a_run_stand_beside_its_state() -> None:
     assert "until" not in lines(after())[0]
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_a_time_of_day_says_when_it_is_done(columns: int) -> None:
+    def clock(seconds: float) -> str:
+        began = calendar.timegm((2026, 11, 21, 3, 15, 0))
+        return time.strftime("%H:%M", time.localtime(began + seconds))
+
+    records = [*fleet(1), rec.Listed((120, 0, 0, 0, 0)), ended("app-9")]
+    snapshot = after(*records)
+    assert snapshot["eta_seconds"] > 600
+    first, second = lines(snapshot, columns=columns, age=50.0)[:2]
+    assert (f" {clock(60)}  up 1:00" in first) is (columns > 80)
+    assert f"done about {clock(10 + snapshot['eta_seconds'])}" in second
+    later = lines(snapshot, columns=columns, age=49.0)[1]
+    assert later == second, "it is no countdown"
+    for state in ("paused", "draining"):
+        still = lines(after(*records, rec.RunChanged(state)), columns=columns)[1]
+        assert "/min" in still and "done about" not in still
+
+
+def test_a_duration_of_an_attempt_has_its_time_of_day_beside_it() -> None:
+    failed = ended("app-9", "W2", outcome="error", verdict="requeue", error="no")
+    snapshot = after(*fleet(2, busy=1), failed)
+    at = time.strftime("%H:%M", time.localtime(snapshot["outcomes"][0]["at"]))
+    began = time.strftime("%H:%M", time.localtime(calendar.timegm((2026, 11, 21, 3, 15, 0))))
+    runs = Look(pane=Pane.LOG, opened=pin_worker(snapshot["workers"][0], snapshot))
+    ran = Look(pane=Pane.LOG, opened=pin_issue("app-9", snapshot))
+    assert f" 9 s since {began}" in lines(snapshot, runs)[2]
+    assert f" 4.2 s to {at}  requeued" in lines(snapshot, ran)[2]
+
+
 def test_what_stands_beside_the_progress_does_not_move_when_issues_come() -> None:
     def place(ready: int) -> int:
         listed = rec.Listed((ready, 0, 0, 0, 0), False, 0)
         return lines(after(*fleet(1), listed))[1].index("/min")
 
     assert place(0) == place(7) == place(40) == place(300)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 20), (80, 24), (120, 35), (200, 50)])
+@pytest.mark.parametrize("pane", [Pane.FLEET, Pane.LANDING, Pane.QUARANTINE, Pane.DECISIONS])
+def test_each_row_of_a_list_is_known_by_its_place(columns: int, rows: int, pane: Pane) -> None:
+    gave = [
+        ended(f"bad-{n}", outcome="error", verdict="quarantined", charged=1, error="no")
+        for n in range(3)
+    ]
+    snapshot = after(*to_decide(), *gave, *night())
+    part = OWN_PARTS.get(pane, Part.WORKERS)
+    look = Look(pane=pane, part=part)
+    picture = draw(snapshot, look, 0.0, columns, rows)
+    shown = lines(snapshot, look, columns=columns, rows=rows)
+    found = {}
+    for at in range(1, rows + 1):
+        if (name := pointed_at(picture, 3, at)) is not None:
+            found[name] = shown[at - 1]
+    for each in rows_of(look, snapshot, part):
+        if (part, key_of(part, each)) in found:
+            folded = "issue_ids" in each
+            words = each["error"] if folded else each["issue_id"] or each["worker_id"]
+            assert words in found[part, key_of(part, each)]
+    assert {name[0] for name in found} >= {part}, found
+    assert pointed_at(picture, 3, 1) is None and pointed_at(picture, 3, rows) is None
+    assert pointed_at(picture, 3, 0) is pointed_at(picture, 3, rows + 50) is None
+    if columns == 200 and pane is Pane.FLEET:
+        at = next(n for n in range(1, rows + 1) if pointed_at(picture, 3, n))
+        assert pointed_at(picture, 199, at) is None, "beside it is the chosen attempt"
+
+
+def test_a_title_from_right_to_left_moves_nothing_beside_it() -> None:
+    hebrew = "\u05ea\u05e7\u05df \u05d0\u05ea 3"
+    (row,) = [x for x in lines(after(*fleet(2, busy=1, title=hebrew))) if x.startswith(" W1")]
+    assert f"\u2068{hebrew}\u2069" in row
+    assert cell_len(row) <= 80 and row.endswith("0 ok")
+    (plain,) = [x for x in lines(after(*fleet(2, busy=1, title="Ann"))) if x.startswith(" W1")]
+    assert "\u2068" not in plain and cell_len(plain) == cell_len(row)
 
 
 def test_without_unicode_the_frame_is_ascii() -> None:
@@ -398,7 +504,7 @@ def gate_rows(shown: list[str]) -> list[str]:
 
 def test_what_lands_has_a_pane_with_trains_waits_and_the_last_of_them() -> None:
     shown = lines(after(*fleet(2), *night(), elapsed=50.0), age=2.0)
-    assert "── 3 landed on bw-landing/main, 1 to land, 1 refused ─" in "\n".join(shown)
+    assert "── 3 landed on bw-landing/main, 1 to land, 1 did not land ─" in "\n".join(shown)
     (row,) = gate_rows(shown)
     assert row.endswith(" e") and " gate 2 " in row and re.search(r"(49|48) s", row)
     at = shown.index(row)
@@ -437,7 +543,7 @@ def test_while_nothing_lands_the_pane_says_why() -> None:
 def test_above_what_was_refused_nobody_reads_that_there_is_nothing_to_land() -> None:
     one = [*worked("c"), *refused("c")]
     shown = "\n".join(lines(after(*fleet(2), LANDING_TIP, *one)))
-    assert "0 landed on bw-landing/main, 1 refused" in shown
+    assert "0 landed on bw-landing/main, 1 did not land" in shown
     assert "nothing else to land" in shown and "nothing to land" not in shown
 
 
@@ -533,9 +639,9 @@ def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() ->
     snapshot = after(*fleet(2), *night())
     shown = lines(snapshot, Look(pane=Pane.LANDING))
     text = "\n".join(shown)
-    assert all(word in text for word in (" waits ", " refused ", "Do a", "quarantined: its branch"))
+    assert all(word in text for word in (" waits ", "Do a", "quarantined: its branch"))
     first = next(n for n, line in enumerate(shown) if line.startswith(" waits "))
-    assert shown[first + 1].startswith(" refused ")
+    assert shown[first + 1].lstrip().startswith("✗ c")
     last = key_of(Part.LANDING, rows_of(Look(), snapshot, Part.LANDING)[-1])
     look = Look(pane=Pane.LANDING, part=Part.LANDING, chosen={Part.LANDING: last})
     small = lines(snapshot, look, rows=14)
