@@ -918,9 +918,9 @@ ROWS = (
     ),
     BindingRow(
         "m t w", "mouse on, off; other colours; the live page",
-        "leave the mouse to the terminal, which then selects text, or take it again; other colours;"
-        " how to open the live page: its address, a tunnel for a phone, and with the extra `qr` a"
-        " QR code",
+        "leave the mouse to the terminal, which then selects text, or take it again; other colours."
+        " `w`: how to open the live page: its address, a tunnel for a phone, and with the extra"
+        " `qr` a QR code",
         (
             Binding("m", _mouse, word="mouse"),
             Binding("t", _theme, word="colours"),

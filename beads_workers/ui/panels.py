@@ -386,7 +386,9 @@ def _landing_row(
     if waits:
         row.add("waits", room + 2, "time")
     else:
-        row.add("", room).add("✗" if unicode else "x", 2, "bad.strong")
+        row.add(_clock(each["at"], width)[0] if each["at"] else "", room, "muted").add(
+            "✗" if unicode else "x", 2, "bad.strong"
+        )
     row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
     if waits:
         return row.fill(each["title"]).text()

@@ -398,8 +398,14 @@ def _landing_rows(snapshot: Fields) -> list[Fields]:
     if (landing := snapshot["landing"]) is None:
         return []
     waiting = ({**row, "verdict": WAITS, "at": 0} for row in landing["waiting_to_land"])
-    refused = ({**row, "verdict": REFUSED, "at": 0} for row in landing["refused"])
-    return [*waiting, *refused, *reversed(landing["last"])]
+    verdicts = {row["issue_id"]: row for row in landing["last"] if row["verdict"] == "quarantined"}
+    refused = [
+        {**row, "verdict": REFUSED, "at": verdicts.get(row["issue_id"], {}).get("at", 0)}
+        for row in landing["refused"]
+    ]
+    # A branch that is quarantined is listed once.
+    told = [verdicts.get(row["issue_id"]) for row in refused]
+    return [*waiting, *refused, *(row for row in reversed(landing["last"]) if row not in told)]
 
 
 def key_of(part: Part, row: Fields) -> str:

@@ -123,6 +123,16 @@ class Ground:
         name = argv[0].rpartition(b"/")[2]
         return name in (b"claude", b"codex") and str(self.home.folder).encode() in environment
 
+    def issue_of(self, pid: int) -> str:
+        """The issue of an agent's process; "" if it has ended."""
+        try:
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            return ""
+        name = b"BW_ISSUE_ID="
+        found = (entry.removeprefix(name) for entry in environment if entry.startswith(name))
+        return next(found, b"").decode()
+
     def kill_agent(self, pid: int) -> bool:
         """As if memory had run out: whether it was there to be killed."""
         started = sessions.start_time(pid)

@@ -39,7 +39,8 @@ ASKS, AWAITS, IS_REJECTED = range(3, 49, 4), range(6, 49, 8), range(6, 49, 16)
 class Night:
     """``answered``, ``rejected`` and ``approved``: issues and when, as the person did it; ``seen``:
     commits that were approved. ``pauses``: what stopped the fleet, from when, for how long.
-    ``kills``: when. ``midway``: what `status`, the page and `report` said in the first pause."""
+    ``kills``: when; ``struck``: issues of killed agents. ``midway``: what `status`, the page and
+    `report` said in the first pause."""
 
     place: Ground
     size: int
@@ -49,6 +50,7 @@ class Night:
     approved: dict[str, float] = field(default_factory=dict)
     seen: set[tuple[str, str]] = field(default_factory=set)
     kills: list[float] = field(default_factory=list)
+    struck: set[str] = field(default_factory=set)
     midway: list[dict[str, Any]] = field(default_factory=list)
     pauses: list[tuple[str, float, float]] = field(default_factory=list)
     deaths: Counter[str] = field(default_factory=Counter)
@@ -127,8 +129,13 @@ class Night:
     def kill(self, number: int) -> None:
         """One death, and now and then more with it; the next start follows at once."""
         time.sleep(self.random.uniform(0.0, 2.5))
-        if number % 3 == 1 and (agents := self.place.agents()):
-            self.deaths["agents"] += self.place.kill_agent(self.random.choice(agents))
+        # Each counts as an attempt: an issue loses no more than one to it.
+        agents = {pid: self.place.issue_of(pid) for pid in self.place.agents()}
+        mortal = [pid for pid, issue_id in agents.items() if issue_id not in {*self.struck, ""}]
+        if number % 3 == 1 and mortal:
+            victim = self.random.choice(mortal)
+            self.struck.add(agents[victim])
+            self.deaths["agents"] += self.place.kill_agent(victim)
             time.sleep(self.random.uniform(0.0, 1.0))
         whole = number % 5 == 4
         self.kills.append(time.time())

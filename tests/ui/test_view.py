@@ -645,10 +645,12 @@ def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() ->
     text = "\n".join(shown)
     assert all(word in text for word in (" waits ", "Do a", "quarantined: its branch"))
     first = next(n for n, line in enumerate(shown) if line.startswith(" waits "))
-    assert shown[first + 1].lstrip().startswith("✗ c")
-    last = key_of(Part.LANDING, rows_of(Look(), snapshot, Part.LANDING)[-1])
+    (quarantined,) = [line for line in shown if "✗" in line]
+    assert shown[first + 1] == quarantined and re.match(r" \d\d:\d\d:\d\d ✗ c ", quarantined)
+    one_more = after(*fleet(2), *night(), rec.BranchLanded("a", 9, TIP, BRANCH))
+    last = key_of(Part.LANDING, rows_of(Look(), one_more, Part.LANDING)[-1])
     look = Look(pane=Pane.LANDING, part=Part.LANDING, chosen={Part.LANDING: last})
-    small = lines(snapshot, look, rows=14)
+    small = lines(one_more, look, rows=14)
     assert small[-2].endswith("Do a") and not [row for row in small if row.startswith(" waits ")]
     (nothing,) = [
         line

@@ -101,10 +101,10 @@ def state(place: Place) -> dict[str, Any]:
         "before": git(folder, "rev-parse", "--verify", "-q", "@{-1}", check=False),
         "own": mine,
     }
-    texts = repr(said)
-    for name, stands in zip(own, ("BRANCH", "NAME"), strict=True):
+    texts = repr(said).replace(str(folder), "FOLDER").replace(place.record.path, "TREE")
+    for name, stands in zip((*own, place.record.token), ("BRANCH", "NAME", "TOKEN"), strict=True):
         texts = texts.replace(name, stands)
-    return {"text": texts.replace(str(folder), "FOLDER").replace(place.record.token, "TOKEN")}
+    return {"text": texts}
 
 
 def inside(folder: Path) -> list[Path]:
