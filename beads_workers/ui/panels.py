@@ -660,7 +660,10 @@ def keys(look: viewer.Look, width: int) -> Iterator[Text]:
 def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     """Return the last row: the keys that are useful here, as many as fit."""
     pause = "resume" if snapshot["state"] in bindings.RESUMED else "pause"
-    fleet = "Enter open   Tab other list   2 landing   3 quarantined   5 issues"
+    # What waits for a person comes first: a narrow row has no room for all.
+    fleet = "Enter open   2 landing   5 issues   Tab other list"
+    if snapshot["queue"]["quarantined"]:
+        fleet = f"3 quarantined   {fleet}"
     if viewer.rows_of(viewer.Look(), snapshot, viewer.Part.DECISIONS):
         fleet = f"4 to decide   {fleet}"
     match look.pane:
