@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from beads_workers.core import journal as rec
-from beads_workers.core.causes import cause_of, folded
+from beads_workers.core.causes import cause_of, folded, is_of
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import INDEPENDENT
@@ -389,7 +389,9 @@ def by_cause(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
     ``rows``: as in ``quarantined`` of ``status --json``.
     """
-    for cause, alike in folded(rows, lambda row: row["error"], lambda row: row["issue_id"]):
+    groups = folded(rows, lambda row: row["error"], lambda row: row["issue_id"])
+    causes = [cause for cause, _ in groups]
+    for cause, alike in groups:
         first, count = alike[0], len(alike)
         if count == 1:
             title = printable(first.get("title", ""), STATUS_TITLE_WIDTH)
@@ -399,8 +401,16 @@ def by_cause(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             continue
         ids = printable(some([row["issue_id"] for row in alike]))
         text = f"{count} x {printable(cause or NO_ERROR, 120)}: {ids}"
-        typed = printable(cause_of(cause)[:CAUSE_CHARS_TYPED].strip())
+        typed = _typed(cause, causes)
         yield f"{text}; beads-workers retry --cause {shlex.quote(typed)}" if typed else text
+
+
+def _typed(cause: str, causes: list[str]) -> str:
+    """Return what names a cause to 'retry --cause': up to a quote, which a shell would need
+    escaped, if that names no other one."""
+    typed = printable(cause_of(cause)[:CAUSE_CHARS_TYPED].strip())
+    plain = typed.partition("'")[0].strip()
+    return plain if [each for each in causes if is_of(plain, each)] == [cause] else typed
 
 
 def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:

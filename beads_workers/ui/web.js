@@ -498,7 +498,8 @@
     const { money, accounts } = shot;
     byId("money").hidden = !money;
     if (!money) return;
-    set(byId("money-note"), `${dollars(money.spent_usd)} ${used(money)}`);
+    const beside = used(money);
+    set(byId("money-note"), `${dollars(money.spent_usd)}${beside.startsWith("of ") ? "" : ","} ${beside}`);
     byId("spent").hidden = !Object.keys(money.by_agent).length;
     keyed(byId("spent"), Object.entries(money.by_agent), (row) => row[0], ([name]) => el("div", "", foreign(name, "dt"), el("dd")),
       (row, [, spent]) => set(row.lastElementChild, `${dollars(spent.usd)}, ${tokens(spent.tokens)}`));
