@@ -126,7 +126,7 @@ def agents(snapshot: Fields, age: float, columns: int, rows: int) -> Iterator[Te
         cost = f"  {spent(money)}" if money and index == 0 else ""
         if cost and len(text) + len(cost) > row.room:
             cost = f"  {spent(money, short=True)}"
-        row.fill(text, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns // 2))
+        row.fill(text, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns * 3 // 5))
         yield row.add(cost, style="strong").text()
 
 
@@ -457,6 +457,8 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
         elif index < len(needs):
             row.add("! ", style="attention.strong")
             text, todo = needs[index]["text"], f"-> {needs[index]['remedy']}"
+            if columns < QUEUE_COLUMNS_SHORT:
+                todo = todo.partition(";")[0]  # A command that can be read, of several.
             if text.startswith(PAUSED):  # The head says so.
                 reason = text.removeprefix(PAUSED)
                 text = NOTHING_NEW if reason == NOTHING_NEW else f"{NOTHING_NEW}: {reason}"
