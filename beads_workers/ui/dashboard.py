@@ -126,7 +126,11 @@ def agents(snapshot: Fields, age: float, columns: int, rows: int) -> Iterator[Te
         cost = f"  {spent(money)}" if money and index == 0 else ""
         if cost and len(text) + len(cost) > row.room:
             cost = f"  {spent(money, short=True)}"
-        row.fill(text, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns * 3 // 5))
+        row.fill(
+            text,
+            ACCOUNT_STYLES[here[0]["state"]],
+            leave=min(len(cost), max(columns // 2, row.room - len(text))),
+        )
         yield row.add(cost, style="strong").text()
 
 

@@ -235,7 +235,7 @@ def ended_text(outcome: Mapping[str, Any]) -> str:
     """
     if outcome["decision"] in ("finish", "land"):
         return ""
-    return f"{became(outcome)}: {outcome['error'] or _outcome_word(outcome)}"
+    return f"{became(outcome)}: {outcome['error']}" if outcome["error"] else became(outcome)
 
 
 def became(outcome: Mapping[str, Any]) -> str:

@@ -593,8 +593,8 @@ def _facts(
             again = look.in_attempt and look.view is not None and look.view.step(1) is not None
             word = OUTCOME_WORDS.get(fields["outcome"], fields["outcome"])
             then = "asked, and went on" if kind == "asked" else f"{word}, tried again"
-            said = f"{then if again else became(fields)}: {fields['error'] or word}"
-            row.add(f"{said}  ", style=style)
+            said = [then if again else became(fields), fields["error"]]
+            row.add(f"{': '.join(filter(None, said))}  ", style=style)
     if (agent := fields.get("agent")) is not None:
         row.add(agent, style="agent").add("  ")
     progress = fields.get("progress")

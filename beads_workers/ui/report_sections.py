@@ -206,13 +206,19 @@ def _cause(cause: str, alike: list[IssueHistory], width: int) -> Element:
     if len(alike) == 1:
         return _quarantined(alike[0], width)
     items = (
-        el("li", el("code", foreign(each.issue_id, 80)), " ", foreign(each.title, 70))
+        el(
+            "li",
+            el("code", foreign(each.issue_id, 80)),
+            " ",
+            foreign(each.title, 70),
+            el("span", _attempts_of(each), class_="dim"),
+        )
         for each in alike
     )
     summary = el("summary", f"{len(alike):,} issues")
     return el(
         "li",
-        el("pre", foreign(cause or NO_ERROR, width)),
+        el("pre", el("b", f"{len(alike):,} x "), foreign(cause or NO_ERROR, width)),
         el("details", summary, add(el("ul"), items)),
     )
 

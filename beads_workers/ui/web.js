@@ -202,7 +202,7 @@
     const q = shot.queue;
     return q.ready + q.running + q.retrying + q.blocked + q.waiting_to_land;
   };
-  const undecided = () => shot.queue.questions + shot.queue.awaiting_approval;
+  const undecided = () => shot.queue.questions + shot.queue.awaiting_approval + shot.occupied.length;
   // When all that is known is done at this rate, in seconds since the epoch.
   const doneAt = () => (beganAt === null ? Date.now() / 1000 - age() : beganAt / 1000 + shot.uptime_seconds) + Math.max(shot.eta_seconds, age());
   // Nobody knows what is to do before the tracker has answered once.
@@ -293,7 +293,7 @@
     byId("needs").hidden = !needs.length;
     keyed(byId("needs").querySelector("ul"), needs, (need) => need.text + "\n" + need.remedy, (need) => {
       const typed = need.remedy.split("; ").map((one) => one.trim()).filter(Boolean);
-      const about = typed.map((one) => /^(?:answer|approve|diff|logs|why) (\S+)$/.exec(one)?.[1]).find((id) => id && !/^W\d+$/.test(id));
+      const about = typed.map((one) => /^(?:answer|approve|diff|logs|why) (\S+)$/.exec(one)?.[1]).find((id) => id && !/^W\d+$/.test(id)) ?? /^(\S+) waits: /.exec(need.text)?.[1];
       return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")), about ? opener(() => pinIssue(about), el("span", "", `Open ${safe(about)}`)) : null);
     });
   };
@@ -700,8 +700,9 @@
   byId("pause").addEventListener("click", () => tell(["paused", "waiting"].includes(shot.state) ? "bw.resume" : "bw.pause", {}));
   byId("more").addEventListener("click", () => tell("bw.scale", { workers: 1, relative: true }));
   byId("fewer").addEventListener("click", () => tell("bw.scale", { workers: -1, relative: true }));
-  byId("drain").addEventListener("click", () => ask("bw.stop", { drain: true }, `Stop the fleet once ${counted(shot.queue.running, "running task")} ${shot.queue.running === 1 ? "has" : "have"} ended? Nothing new begins.`));
-  byId("stop").addEventListener("click", () => ask("bw.stop", {}, `Stop the fleet? ${counted(shot.queue.running, "running task")} will be ended and requeued.`));
+  const runs = () => (shot.queue.running ? counted(shot.queue.running, "running task") : "");
+  byId("drain").addEventListener("click", () => ask("bw.stop", { drain: true }, runs() ? `Stop the fleet once ${runs()} ${shot.queue.running === 1 ? "has" : "have"} ended? Nothing new begins.` : "Stop the fleet? Nothing runs."));
+  byId("stop").addEventListener("click", () => ask("bw.stop", {}, `Stop the fleet? ${runs() ? `${runs()} will be ended and requeued.` : "Nothing runs."}`));
   byId("retry-all").addEventListener("click", () => askAgain(shot.quarantined.map((row) => row.issue_id)));
 
   // --- drawing ---------------------------------------------------------------------------------

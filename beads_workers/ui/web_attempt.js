@@ -78,7 +78,7 @@
 
   // What the snapshot has of the issue: if it changes, the server has something new.
   const saidOf = (issue) => JSON.stringify([fleet.state, shot.workers.filter((row) => row.issue_id === issue).map((row) => [row.worker_id, row.attempt]),
-    ...[shot.outcomes, shot.quarantined, shot.questions, shot.approvals, shot.landing?.waiting_to_land ?? [], shot.landing?.last ?? []]
+    ...[shot.outcomes, shot.quarantined, shot.questions, shot.approvals, shot.occupied, shot.landing?.waiting_to_land ?? [], shot.landing?.last ?? []]
       .map((rows) => rows.filter((row) => row.issue_id === issue))]);
   const drawPanel = () => {
     if (open === null || !shot) return;

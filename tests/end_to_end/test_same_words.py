@@ -166,3 +166,4 @@ def test_what_needs_a_person_is_said_once(page: Page) -> None:
     beside = [text for text in beside if " asks: " not in text]
     assert told(page, "#needs li > span") == beside
     assert f"o-1 waits: {WHO}" in beside
+    assert "Open o-1" in told(page, "#needs .opens")

@@ -98,7 +98,8 @@ def test_quarantined_issues_are_a_paragraph_for_each_cause() -> None:
     read = Read(page(account(script)))
     section = read.text.partition("Quarantined")[2].partition("Failures by reason")[0]
     assert section.count("boom #: no rule") == 1 and section.count("its own reason") == 1
-    assert "40 issues" in section and "Mend part 39" in section
+    assert "40 x boom #: no rule" in section and "40 issues" in section
+    assert "Mend part 39 after 1 attempt" in section
 
 
 def test_a_long_table_folds_and_loses_no_row() -> None:
