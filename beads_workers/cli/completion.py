@@ -7,6 +7,7 @@ proposed.
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -108,11 +109,30 @@ def _bd_issues(folder: Path, *, closed: bool) -> Iterator[str]:
 
 
 def _quarantined(ctx: typer.Context) -> Iterator[str]:
+    yield from _errors(ctx)
+
+
+def _causes(ctx: typer.Context) -> Iterator[str]:
+    """Yield one word of each cause, its longest that no other cause has: a shell takes no more."""
+    from beads_workers.core.causes import cause_of, is_of
+
+    causes = {cause_of(error, issue_id) for issue_id, error in _errors(ctx).items()}
+    for cause in sorted(causes):
+        words = sorted(WORDS.findall(cause), key=len, reverse=True)
+        alone = (word for word in words if sum(is_of(word, each) for each in causes) == 1)
+        yield from islice(alone, 1)
+
+
+WORDS = re.compile(r"[A-Za-z_][\w.-]*\w")
+
+
+def _errors(ctx: typer.Context) -> dict[str, str]:
+    """Return the error of each quarantined issue."""
     directory = _directory(ctx)
     if (status := _status(directory.root)) is not None:
-        return (row["issue_id"] for row in status["quarantined"])
-    remembered = directory.left_over()[1].retry_entries
-    return (issue_id for issue_id, entry in remembered.items() if entry.quarantined)
+        return {row["issue_id"]: row["error"] for row in status["quarantined"]}
+    remembered = directory.left_over()[1].retry_entries.items()
+    return {issue_id: entry.error for issue_id, entry in remembered if entry.quarantined}
 
 
 def _asked(ctx: typer.Context) -> Iterator[str]:
@@ -221,6 +241,7 @@ def _agent_names() -> Iterator[str]:
 issues = _completer(_issues)
 closed_issues = _completer(_closed_issues)
 quarantined = _completer(_quarantined)
+causes = _completer(_causes)
 asked = _completer(_asked)
 to_approve = _completer(_to_approve)
 under_way = _completer(_under_way)

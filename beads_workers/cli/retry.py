@@ -10,7 +10,7 @@ import typer
 
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
-from beads_workers.cli.completion import quarantined
+from beads_workers.cli.completion import causes, quarantined
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.core.causes import NO_SUCH_CAUSE, is_of
@@ -36,6 +36,7 @@ def retry(
             "--cause",
             metavar="TEXT",
             help="All that are quarantined for this error; a part of it is enough.",
+            autocompletion=causes,
         ),
     ] = None,
     source: Annotated[str | None, typer.Option(help="bd or sqlite.")] = None,

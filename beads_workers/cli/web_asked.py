@@ -226,7 +226,7 @@ class PageAnswers:
 
 SANDBOX = "sandbox allow-scripts allow-popups; frame-ancestors 'none'"
 
-BRIEF = ("run_id", "project", "state", "totals", "queue", "ended")
+BRIEF = ("run_id", "project", "state", "totals", "queue", "occupied", "ended")
 
 WHAT: Mapping[str, Callable[[PageAnswers, Query], Message | Body | None]] = {
     "attempt": PageAnswers.attempt,
@@ -263,19 +263,32 @@ def attempt_json(view: AttemptView, snapshot: Mapping[str, Any] | None) -> Messa
 
 
 def issues_json(found: IssueBacklog, snapshot: Mapping[str, Any], now: float) -> Message:
-    """Return a backlog as the page draws it: groups of rows, in order, each with a short note."""
-    from beads_workers.ui.backlog import issue_rows, note_of
-    from beads_workers.ui.words import STATE_TITLES, State
+    """Return a backlog as the page draws it: groups of rows, in order, each with a short note.
 
+    As in the dashboard, quarantined issues follow a row with their ``cause`` if several have it.
+    """
+    from beads_workers.ui.backlog import entries, issue_rows, note_of
+    from beads_workers.ui.words import NO_ERROR, STATE_TITLES, State
+
+    rows = issue_rows(found, snapshot, "")
+    causes = [row["key"] for row in entries(rows, ()) if "key" in row]
     groups: dict[str, list[Message]] = {state.value: [] for state in State}
-    for row in issue_rows(found, snapshot, ""):
-        shown = {"issue": row["issue_id"], "title": row["title"], "note": note_of(row, now)}
+    for row in entries(rows, causes):
+        if "key" in row:
+            shown = {"cause": row["error"] or NO_ERROR, "count": len(row["issue_ids"])}
+        else:
+            note = note_of(row, now, beside_cause="below" in row)
+            shown = {"issue": row["issue_id"], "title": row["title"], "note": note}
         groups[row["state"]].append(shown)
     return {
         "groups": [
-            {"title": STATE_TITLES[State(state)], "count": len(rows), "rows": rows}
-            for state, rows in groups.items()
-            if rows
+            {
+                "title": STATE_TITLES[State(state)],
+                "count": sum("issue" in row for row in shown_rows),
+                "rows": shown_rows,
+            }
+            for state, shown_rows in groups.items()
+            if shown_rows
         ],
         "cut": found.cut,
         "unseen": found.unseen,

@@ -144,7 +144,7 @@ def _occupied(board: snapshot.Board) -> Iterator[dict[str, str]]:
     """Yield the issues in whose worktrees a person stands, and who that is."""
     for issue in board.issues.standing(Standing.OCCUPIED):
         who = issue.retry_entry.occupied if issue.retry_entry else ""
-        yield {"issue_id": issue.issue_id, "who": who}
+        yield {"issue_id": issue.issue_id, "title": issue.title[:TITLE_CHARS_MAX], "who": who}
 
 
 def _quarantined(issue: Issue) -> dict[str, Any]:

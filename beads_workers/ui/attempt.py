@@ -18,7 +18,7 @@ from beads_workers.core.model import value
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import printable
 from beads_workers.ui.agents import receipt_lines, used
-from beads_workers.ui.rows import duration
+from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS, duration
 
 Fields = Mapping[str, Any]
 """A snapshot, or a row of one."""
@@ -317,7 +317,8 @@ def now(pin: Pin, snapshot: Fields, landed: str = "", can: str = "") -> str:
     runs = f"{pin.worker_id} runs {other}" if here and other and other != pin.issue_id else ""
     state = f"{pin.issue_id} {issue}" if issue else ""
     stands = ": ".join(part for part in (state, can) if part)
-    return "; ".join(part for part in (stands, runs) if part)
+    gate = next((r["gate"] for r in snapshot["approvals"] if r["issue_id"] == pin.issue_id), None)
+    return "; ".join(part for part in (stands, gate["text"] if gate else "", runs) if part)
 
 
 def _standing(issue_id: str, snapshot: Fields) -> tuple[str, str]:
@@ -333,6 +334,8 @@ def _standing(issue_id: str, snapshot: Fields) -> tuple[str, str]:
         return "asked", "waits for an answer"
     if among(snapshot["approvals"]) is not None:
         return "awaits approval", "awaits approval"
+    if (row := among(snapshot["occupied"])) is not None:
+        return "occupied", f"waits: {printable(row['who'], ERROR_WIDTH)}"
     if among(snapshot["quarantined"]) is not None:
         return "quarantined", "is quarantined"
     if among(landing["waiting_to_land"]) is not None:
@@ -374,14 +377,15 @@ def _landing_lines(landing: LandingHistory) -> Iterator[str]:
     if landing.commit:
         yield f"landed   {landing.commit[:SHA_CHARS]}"
     if landing.error:
-        yield f"refused  {printable(landing.error, ERROR_WIDTH)}"
+        yield f"{DID_NOT_LAND}: {printable(landing.error, ERROR_WIDTH)}"
 
 
 def _line(each: Tried, *, chosen: bool) -> str:
-    """Return one attempt in a line: ``> 2  14:03:10  W3  error after 4.2 s: E: 3 != 4``."""
+    """Return one attempt in a line: ``> 2  14:03:10  W3  failed after 4.2 s: E: 3 != 4``."""
     one = each.attempt
     began = time.strftime("%H:%M:%S", time.localtime(each.began_at))
-    word = {RUNNING: "runs, for", CUT_OFF: "cut off after"}.get(one.outcome, f"{one.outcome} after")
+    ended = f"{OUTCOME_WORDS.get(one.outcome, one.outcome)} after"
+    word = "runs, for" if one.outcome == RUNNING else ended
     receipt = one.receipt
     cost = used(receipt.tokens.total, receipt.money) if receipt else ""
     error = f": {printable(one.error, ERROR_WIDTH)}" if one.error else ""

@@ -203,6 +203,7 @@ def of_snapshot(snapshot: Mapping[str, Any]) -> IssueBacklog:
         (snapshot["workers"], State.RUNNING, Cause.RUNNING),
         (snapshot["questions"], State.NEEDS_YOU, Cause.ASKED),
         (snapshot["approvals"], State.NEEDS_YOU, Cause.AWAITS_APPROVAL),
+        (snapshot["occupied"], State.NEEDS_YOU, Cause.OCCUPIED),
         (landing.get("waiting_to_land", ()), State.LANDING, Cause.WAITING_TO_LAND),
         (snapshot["quarantined"], State.QUARANTINED, Cause.QUARANTINED),
     )
@@ -214,7 +215,7 @@ def of_snapshot(snapshot: Mapping[str, Any]) -> IssueBacklog:
             cause,
             row.get("worker_id") or STATE_TITLES[state],
             attempts=row.get("attempts") or row.get("attempt") or 0,
-            error=row.get("question") or row.get("error") or "",
+            error=row.get("question") or row.get("who") or row.get("error") or "",
             worker_id=row.get("worker_id") or "",
         )
         for named, state, cause in lists
@@ -240,7 +241,8 @@ def titles_of(snapshot: Mapping[str, Any]) -> dict[str, str]:
     """Return the titles of all issues in a snapshot (``status --json``)."""
     landing = snapshot["landing"] or {}
     lists = (
-        *(snapshot[n] for n in ("workers", "outcomes", "quarantined", "questions", "approvals")),
+        *(snapshot[n] for n in ("workers", "outcomes", "quarantined", "questions")),
+        *(snapshot[n] for n in ("approvals", "occupied")),
         *(landing.get(name, ()) for name in ("waiting_to_land", "last")),
     )
     return {row["issue_id"]: row["title"] for rows in lists for row in rows if row["issue_id"]}
@@ -393,7 +395,9 @@ def note_of(row: Mapping[str, Any], now: float, *, beside_cause: bool = False) -
     at, error = row["at"], row["error"]
     match State(row["state"]):
         case State.NEEDS_YOU:
-            return f"asks: {error}" if row["reason"] == Cause.ASKED.value else "awaits approval"
+            asks = row["reason"] == Cause.ASKED.value
+            awaits = row["reason"] == Cause.AWAITS_APPROVAL.value
+            return f"asks: {error}" if asks else "awaits approval" if awaits else error
         case State.QUARANTINED:
             tries = counted(row["attempts"], "attempt") if row["attempts"] else DID_NOT_LAND
             return tries if beside_cause else f"{tries}: {error}"

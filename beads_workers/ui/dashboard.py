@@ -126,7 +126,7 @@ def agents(snapshot: Fields, age: float, columns: int, rows: int) -> Iterator[Te
         cost = f"  {spent(money)}" if money and index == 0 else ""
         if cost and len(text) + len(cost) > row.room:
             cost = f"  {spent(money, short=True)}"
-        row.fill(text, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns // 2))
+        row.fill(text, ACCOUNT_STYLES[here[0]["state"]], leave=min(len(cost), columns * 3 // 5))
         yield row.add(cost, style="strong").text()
 
 
@@ -184,12 +184,18 @@ def _end(snapshot: Fields, age: float) -> str:
     return f"done about {clock(max(at, now), now)}"
 
 
+NOT_CLOSED = (
+    *("ready", "running", "retrying", "blocked", "unclosed", "waiting_to_land", "on_hold"),
+    *("quarantined", "questions", "awaiting_approval"),
+)
+"""Counts of ``queue`` that are all issues which are known and not closed: what waits for a person
+is not done."""
+
+
 def _done_of(snapshot: Fields) -> tuple[int, int]:
     """Return how many issues are closed, of how many that are known."""
     queue, done = snapshot["queue"], snapshot["totals"]["done"]
-    left = sum(queue[key] for key in ("ready", "running", "retrying", "blocked", "unclosed"))
-    left += queue["waiting_to_land"]
-    return done, done + left + queue["quarantined"]
+    return done, done + sum(queue[key] for key in NOT_CLOSED) + len(snapshot["occupied"])
 
 
 def _is_unasked(snapshot: Fields) -> bool:
@@ -451,13 +457,17 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
         elif index < len(needs):
             row.add("! ", style="attention.strong")
             text, todo = needs[index]["text"], f"-> {needs[index]['remedy']}"
+            if columns < QUEUE_COLUMNS_SHORT:
+                todo = todo.partition(";")[0]  # A command that can be read, of several.
             if text.startswith(PAUSED):  # The head says so.
                 reason = text.removeprefix(PAUSED)
                 text = NOTHING_NEW if reason == NOTHING_NEW else f"{NOTHING_NEW}: {reason}"
             more = f"  (and {len(needs) - room} more)" if room <= index + 1 < len(needs) else ""
-            # Commands are aligned, unless a longer text leaves enough space for its command.
+            # Commands are aligned, unless a longer text leaves enough space for its command, or the
+            # command needs it.
             half, rest = max(20, row.room // 2), row.room - 2 - width_of(todo) - len(more)
-            row.add(text, max(half, min(rest, width_of(text))), "attention")
+            least = min(half, max(20, rest))
+            row.add(text, max(least, min(rest, width_of(text))), "attention")
             row.add("  ").fill(todo, "strong", leave=len(more)).add(more)
         yield row.text()
 

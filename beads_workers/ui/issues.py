@@ -12,7 +12,7 @@ from beads_workers.ui import viewer
 from beads_workers.ui.backlog import note_of
 from beads_workers.ui.panels import id_room_of, left_out, short_id
 from beads_workers.ui.rows import CHOSEN, Row, named, rule
-from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES, State, duration
+from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, STATE_TITLES, State, duration
 
 STYLES = {
     State.NEEDS_YOU: "attention",
@@ -132,7 +132,7 @@ def _row(
         mark = FOLDS[shown["key"] in look.unfolded][0 if look.unicode else 1]
         many = f" {mark} {len(shown['issue_ids'])} x "
         row.add(many, max(columns(many), 9), "bad.strong")
-        return row.fill(shown["error"] or "no error was given", "bad").text()
+        return row.fill(shown["error"] or NO_ERROR, "bad").text()
     indent = "    " if "below" in shown else "  "
     row.add(indent).add(short_id(shown["issue_id"], id_room), id_room, "strong").add(" ")
     urgent = shown.get("priority")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from beads_workers.core import journal as rec
-from beads_workers.core.causes import cause_of, folded
+from beads_workers.core.causes import cause_of, folded, is_of
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import INDEPENDENT
@@ -17,7 +17,7 @@ from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, printable, some
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
-from beads_workers.ui.words import DID_NOT_LAND, duration
+from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS, duration
 
 # --- start again ---------------------------------------------------------------------------------
 
@@ -228,6 +228,38 @@ def next_try(wait: str, *, charged: bool) -> str:
 NOT_CHARGED = "requeued, not charged"
 
 
+def ended_text(outcome: Mapping[str, Any]) -> str:
+    """Return what became of an ended attempt, and why; "" if its work is done.
+
+    ``outcome``: of ``outcomes`` in ``status --json``.
+    """
+    if outcome["decision"] in ("finish", "land"):
+        return ""
+    return f"{became(outcome)}: {outcome['error'] or _outcome_word(outcome)}"
+
+
+def became(outcome: Mapping[str, Any]) -> str:
+    """Return what became of an ended attempt whose work is not done, in a few words."""
+    if outcome["outcome"] == "cancelled":
+        return "requeued"
+    match outcome["decision"]:
+        case "quarantined":
+            return f"quarantined after {counted(outcome['attempt'], 'attempt')}"
+        case "asked":
+            return "asks"
+        case "cut_off":
+            return OUTCOME_WORDS["cut_off"]
+        case "hand_back":
+            return f"{_outcome_word(outcome)}, handed back"
+    wait = outcome["retry_in_seconds"]
+    then = next_try(duration(wait) if wait else "", charged=outcome["charged"])
+    return then if then == NOT_CHARGED else f"{_outcome_word(outcome)}, {then}"
+
+
+def _outcome_word(outcome: Mapping[str, Any]) -> str:
+    return OUTCOME_WORDS.get(outcome["outcome"], str(outcome["outcome"]))
+
+
 def _settled(issue_id: str, action: str, result: str, error: str) -> str | None:
     if result == "found_closed" and action == "close":
         return f"     closed   {_id(issue_id)} (by its worker)"
@@ -357,7 +389,9 @@ def by_cause(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
     ``rows``: as in ``quarantined`` of ``status --json``.
     """
-    for cause, alike in folded(rows, lambda row: row["error"], lambda row: row["issue_id"]):
+    groups = folded(rows, lambda row: row["error"], lambda row: row["issue_id"])
+    causes = [cause for cause, _ in groups]
+    for cause, alike in groups:
         first, count = alike[0], len(alike)
         if count == 1:
             title = printable(first.get("title", ""), STATUS_TITLE_WIDTH)
@@ -366,9 +400,17 @@ def by_cause(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield f"{_id(first['issue_id'])}{named} after {tries}: {printable(cause, 120)}"
             continue
         ids = printable(some([row["issue_id"] for row in alike]))
-        text = f"{count} x {printable(cause or 'no error was given', 120)}: {ids}"
-        typed = printable(cause_of(cause)[:CAUSE_CHARS_TYPED].strip())
+        text = f"{count} x {printable(cause or NO_ERROR, 120)}: {ids}"
+        typed = _typed(cause, causes)
         yield f"{text}; beads-workers retry --cause {shlex.quote(typed)}" if typed else text
+
+
+def _typed(cause: str, causes: list[str]) -> str:
+    """Return what names a cause to 'retry --cause': up to a quote, which a shell would need
+    escaped, if that names no other one."""
+    typed = printable(cause_of(cause)[:CAUSE_CHARS_TYPED].strip())
+    plain = typed.partition("'")[0].strip()
+    return plain if [each for each in causes if is_of(plain, each)] == [cause] else typed
 
 
 def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:

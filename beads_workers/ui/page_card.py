@@ -32,7 +32,7 @@ def page_card(look: Look, columns: int, rows: int) -> Iterator[Text]:
         if len(text) + 1 + len(code) > rows:
             text = [card.url, card.tunnel]
     else:
-        small = "(for its QR code the terminal is too small, or has no such characters)"
+        small = "(no QR code: the terminal is too small, or cannot draw it)"
         text, code = [*text, "", small if card.code else WITHOUT], []
     for line in [*text, ""]:
         yield Row(columns).add(" ").fill(line).text()

@@ -20,9 +20,9 @@ from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import clock, used
 from beads_workers.ui.attempt import actions, now
-from beads_workers.ui.lines import NOT_CHARGED, next_try
+from beads_workers.ui.lines import became, ended_text
 from beads_workers.ui.rows import CHOSEN, Row, duration, named, rule, whole_seconds
-from beads_workers.ui.words import DID_NOT_LAND
+from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS
 
 # --- rows ----------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ def outcome_row(
     if kind in ("finish", "land"):
         then = "  waits to land" if waits else ""
         return row.fill(outcome["title"], leave=len(then)).add(then, style="time").text()
-    return row.fill(f"{_became(outcome)}: {outcome['error'] or outcome['outcome']}", style).text()
+    return row.fill(ended_text(outcome), style).text()
 
 
 def _clock(at: float, width: int) -> tuple[str, int]:
@@ -165,22 +165,6 @@ def _mark(outcome: viewer.Fields, *, unicode: bool) -> tuple[str, str, str]:
     kind = "cancelled" if outcome["outcome"] == "cancelled" else outcome["decision"]
     mark, ascii_mark, style = MARKS.get(kind, MARKS["cancelled"])
     return mark if unicode else ascii_mark, style, kind
-
-
-def _became(outcome: viewer.Fields) -> str:
-    if outcome["outcome"] == "cancelled":
-        return "requeued"
-    if outcome["decision"] == "quarantined":
-        return f"quarantined after {counted(outcome['attempt'], 'attempt')}"
-    if outcome["decision"] == "asked":
-        return "asks"
-    if outcome["decision"] == CUT_OFF:
-        return "cut off"
-    if outcome["decision"] == "hand_back":
-        return f"{outcome['outcome']}, handed back"
-    wait = outcome["retry_in_seconds"]
-    then = next_try(duration(wait) if wait else "", charged=outcome["charged"])
-    return then if then == NOT_CHARGED else f"{outcome['outcome']}, {then}"
 
 
 def id_columns(snapshot: viewer.Fields, width: int) -> int:
@@ -607,10 +591,10 @@ def _facts(
         row.add("  ")
         if kind not in ("finish", "land"):
             again = look.in_attempt and look.view is not None and look.view.step(1) is not None
-            tried_again = f"{fields['outcome'].replace('_', ' ')}, tried again"
-            then = "asked, and went on" if kind == "asked" else tried_again
-            became = then if again else _became(fields)
-            row.add(f"{became}: {fields['error'] or fields['outcome']}  ", style=style)
+            word = OUTCOME_WORDS.get(fields["outcome"], fields["outcome"])
+            then = "asked, and went on" if kind == "asked" else f"{word}, tried again"
+            said = f"{then if again else became(fields)}: {fields['error'] or word}"
+            row.add(f"{said}  ", style=style)
     if (agent := fields.get("agent")) is not None:
         row.add(agent, style="agent").add("  ")
     progress = fields.get("progress")
@@ -659,7 +643,8 @@ def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
         return
     verified = "verified" if row["verified"] else "not verified"
     verified = row["gate"]["text"] if row["gate"] else verified
-    yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}, {verified}", "strong"
+    by = f" by {row['agent']}" if row["agent"] else ""
+    yield f"{row['commit'][:SHA_CHARS]} on {row['branch']}{by}, {verified}", "strong"
     yield row["diffstat"], ""
     yield row["message"], ""
     yield "v approves, V rejects, d shows the change", "muted"
@@ -675,7 +660,10 @@ def keys(look: viewer.Look, width: int) -> Iterator[Text]:
 def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
     """Return the last row: the keys that are useful here, as many as fit."""
     pause = "resume" if snapshot["state"] in bindings.RESUMED else "pause"
-    fleet = "Enter open   Tab other list   2 landing   3 quarantined   5 issues"
+    # What waits for a person comes first: a narrow row has no room for all.
+    fleet = "Enter open   2 landing   5 issues   Tab other list"
+    if snapshot["queue"]["quarantined"]:
+        fleet = f"3 quarantined   {fleet}"
     if viewer.rows_of(viewer.Look(), snapshot, viewer.Part.DECISIONS):
         fleet = f"4 to decide   {fleet}"
     match look.pane:

@@ -23,7 +23,7 @@ from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
 from beads_workers.ui.agents import receipt_line, receipt_lines
 from beads_workers.ui.report_text import cost, landing_text, quarantined_after, run_text
-from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, clock, duration, moment
+from beads_workers.ui.words import FATE_WORDS, NO_ERROR, OUTCOME_WORDS, clock, duration, moment
 
 # --- html parts ----------------------------------------------------------------------------------
 # Parts of an HTML page that no content can break. All text goes through ``el``: control and bidi
@@ -212,7 +212,7 @@ def _cause(cause: str, alike: list[IssueHistory], width: int) -> Element:
     summary = el("summary", f"{len(alike):,} issues")
     return el(
         "li",
-        el("pre", foreign(cause or "no error was recorded", width)),
+        el("pre", foreign(cause or NO_ERROR, width)),
         el("details", summary, add(el("ul"), items)),
     )
 
@@ -224,7 +224,7 @@ def _quarantined(issue: IssueHistory, width: int) -> Element:
         " ",
         foreign(issue.title, TITLE_WIDTH),
         el("span", _attempts_of(issue), class_="dim"),
-        el("pre", foreign(issue.error or "no error was recorded", width)),
+        el("pre", foreign(issue.error or NO_ERROR, width)),
     )
 
 
@@ -279,7 +279,7 @@ def failures(found: list[findings.Failure]) -> Element:
             "tr",
             el("td", f"{f.attempts:,}", class_="n"),
             outcome_cell(f.outcome),
-            el("td", foreign(f.reason or "no error was given", ERROR_WIDTH), class_="wide"),
+            el("td", foreign(f.reason or NO_ERROR, ERROR_WIDTH), class_="wide"),
             el("td", *_some_issues(f.issue_ids), class_="ids"),
             el("td", duration(f.seconds), class_="n"),
             el("td", bar([(f"o-{f.outcome}", f.seconds)], most), class_="graph"),

@@ -17,7 +17,14 @@ from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import at_least, dollars, short_tokens, used
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
 from beads_workers.ui.rows import sparkline
-from beads_workers.ui.words import DID_NOT_LAND, FATE_WORDS, OUTCOME_WORDS, duration, moment
+from beads_workers.ui.words import (
+    DID_NOT_LAND,
+    FATE_WORDS,
+    NO_ERROR,
+    OUTCOME_WORDS,
+    duration,
+    moment,
+)
 
 # --- report text ---------------------------------------------------------------------------------
 # The report for a terminal: the results, reasons of failures, and next steps. Rows fit the width;
@@ -306,7 +313,7 @@ def _failures(history: History, width: int) -> Iterator[Text]:
         issues = f.issue_ids[0] if len(f.issue_ids) == 1 else counted(len(f.issue_ids), "issue")
         tail = f"  ({printable(issues, 24)})"
         room = max(12, width - columns(head) - columns(tail))
-        why = printable(f.reason or "no error was given")
+        why = printable(f.reason or NO_ERROR)
         if columns(why) <= room:
             yield Text.assemble((head, STYLES.get(f.outcome, "")), why, (tail, "dim"))
             continue
@@ -425,7 +432,7 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
     for cause, alike in causes[:LISTED_MAX]:
         issue = alike[0]
         if len(alike) > 1:
-            why = printable(cause or "no error was given", max(12, width - 12))
+            why = printable(cause or NO_ERROR, max(12, width - 12))
             yield Text.assemble((f"  {len(alike)} x  ", "bold"), (why, "red"))
             ids = some([each.issue_id for each in alike])
             yield Text(f"{' ' * INDENT}{printable(ids, width - INDENT)}")

@@ -100,7 +100,9 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
         "idle": lambda row: row["issue_id"] is None,
     },
     Part.ENDED: {
-        "failed": lambda row: row["decision"] not in ("finish", "land"),
+        "failed": lambda row: (
+            row["decision"] not in ("finish", "land", "asked") and row["outcome"] != "cancelled"
+        ),
         "done": lambda row: row["decision"] in ("finish", "land"),
     },
     Part.LANDING: {
@@ -485,8 +487,9 @@ def wall_clock(snapshot: Fields, age: float) -> float | None:
 
 def needing_you(snapshot: Fields) -> list[str]:
     """Return the issues that need a person, the most pressing first: those with questions, branches
-    that await approval, quarantined issues."""
-    rows = (*snapshot["questions"], *snapshot["approvals"], *snapshot["quarantined"])
+    that await approval, those in whose worktrees a person stands, quarantined issues."""
+    lists = ("questions", "approvals", "occupied", "quarantined")
+    rows = (row for name in lists for row in snapshot[name])
     return [row["issue_id"] for row in rows]
 
 

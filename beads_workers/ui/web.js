@@ -136,8 +136,8 @@
   // What is given up or waits for a person is not done, and stays in the sum.
   const summed = (told) => {
     const { totals: t, queue: q } = told;
-    const open = ["ready", "running", "retrying", "blocked", "waiting_to_land", "on_hold"].reduce((sum, key) => sum + (q[key] || 0), 0);
-    const person = q.quarantined + q.questions + q.awaiting_approval;
+    const open = ["ready", "running", "retrying", "blocked", "unclosed", "waiting_to_land", "on_hold"].reduce((sum, key) => sum + (q[key] || 0), 0);
+    const person = q.quarantined + q.questions + q.awaiting_approval + (told.occupied?.length ?? 0);
     return { done: t.done, all: t.done + open + person, person };
   };
   const TONES = { bad: "#a83a08", warn: "#b07800", live: "#1f5d99", good: "#3f7d3f" };
@@ -203,6 +203,8 @@
     return q.ready + q.running + q.retrying + q.blocked + q.waiting_to_land;
   };
   const undecided = () => shot.queue.questions + shot.queue.awaiting_approval;
+  // When all that is known is done at this rate, in seconds since the epoch.
+  const doneAt = () => (beganAt === null ? Date.now() / 1000 - age() : beganAt / 1000 + shot.uptime_seconds) + Math.max(shot.eta_seconds, age());
   // Nobody knows what is to do before the tracker has answered once.
   const isUnasked = () => isLive() && shot.source_calls.now && !shot.source_calls.count;
   const own = () => shot.workers.filter((worker) => worker.own).length;
@@ -225,7 +227,7 @@
     const over = ["ended", "lost"].includes(fleet.state); // The last rate says nothing any more.
     const found = [
       ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
-      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : shot.eta_seconds && isLive() ? `about ${roughly(shot.eta_seconds)}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
+      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : shot.eta_seconds && isLive() ? `done about ${timeOf(doneAt())}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
       ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
       ["a minute", perMinute(over ? (60 * t.done) / Math.max(1, shot.uptime_seconds) : shot.rate_per_minute), over ? "closed, in the whole run" : "closed", ""],
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
@@ -284,9 +286,12 @@
     return button;
   };
 
+  // What a card with buttons asks for is not said above it as well.
+  const hasCard = (need) => hello.control && [...shot.questions, ...shot.approvals].some((row) => need.text.startsWith(`${row.issue_id} a`) && need.remedy.endsWith(` ${row.issue_id}`));
   const drawNeeds = () => {
-    byId("needs").hidden = !shot.needs.length;
-    keyed(byId("needs").querySelector("ul"), shot.needs, (need) => need.text + "\n" + need.remedy, (need) => {
+    const needs = shot.needs.filter((need) => !hasCard(need));
+    byId("needs").hidden = !needs.length;
+    keyed(byId("needs").querySelector("ul"), needs, (need) => need.text + "\n" + need.remedy, (need) => {
       const typed = need.remedy.split("; ").map((one) => one.trim()).filter(Boolean);
       const about = typed.map((one) => /^(?:answer|approve|diff|logs|why) (\S+)$/.exec(one)?.[1]).find((id) => id && !/^W\d+$/.test(id));
       return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")), about ? opener(() => pinIssue(about), el("span", "", `Open ${safe(about)}`)) : null);
@@ -367,7 +372,7 @@
       set(said, inLines(row.message));
       said.hidden = !row.message;
       const by = row.agent ? ` by ${safe(row.agent)}` : "";
-      set(card.querySelector(".dim"), `${safe(row.branch)} at ${short(row.commit)}${by}, ${row.gate ? safe(row.gate.text) : row.verified ? "verified" : "not verified"}`);
+      set(card.querySelector(".dim"), `${short(row.commit)} on ${safe(row.branch)}${by}, ${row.gate ? safe(row.gate.text) : row.verified ? "verified" : "not verified"}`);
     });
   };
   const short = (commit) => safe(commit).slice(0, 12);
@@ -424,19 +429,12 @@
   };
 
   const outcomeOf = (end) => (end.outcome in WORDS ? end.outcome : "error");
-  const became = (end) => {
-    if (end.outcome === "success") return "";
-    if (end.outcome === "cancelled") return "requeued";
-    const after = end.decision === "quarantined" ? `quarantined after ${counted(end.attempt, "attempt", "attempts")}`
-      : end.retry_in_seconds ? `again in ${took(end.retry_in_seconds)}` : end.charged ? "" : "not charged";
-    return [WORDS[outcomeOf(end)], after].filter(Boolean).join(", ") + (end.error ? `: ${end.error}` : "");
-  };
   const timeOf = (at) => new Date(1000 * at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   const drawEnded = () => {
     const key = (end) => `${end.at} ${end.issue_id} ${end.attempt}`;
     keyed(byId("ended"), [...shot.outcomes].reverse(), key, (end) => el("li", "", swatch(outcomeOf(end)),
       opener(() => pinEnd(end), el("span", "what", foreign(end.issue_id, "code"), " ", foreign(end.title))),
-      el("span", "clock", `${timeOf(end.at)}, ${safe(end.worker_id)}, ${took(end.seconds)}`), foreign(became(end), "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
+      el("span", "clock", `${timeOf(end.at)}, ${safe(end.worker_id)}, ${took(end.seconds)}`), foreign(end.became, "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
     if (!shot.outcomes.length) keyed(byId("ended"), [0], String, () => el("li", "none", el("span"), el("span", "", "nothing has ended yet")));
   };
 
@@ -474,13 +472,13 @@
     keyed(byId("aside"), causes, (cause) => cause.text, (cause) => {
       const againAll = el("button", "again-all", "Try these again");
       const list = el("ul");
-      const card = el("li", "", el("p", "", el("b"), " ", foreign(cause.text || "no error was recorded", "span", "bad"), againAll), el("details", "", el("summary"), list));
+      const card = el("li", "", el("p", "", el("b"), " ", foreign(cause.text || "no error was given", "span", "bad"), againAll), el("details", "", el("summary"), list));
       againAll.addEventListener("click", () => askAgain(card.shown.issue_ids));
       return card;
     }, (card, cause) => {
       card.shown = cause;
       const [head, folded] = card.children;
-      set(head.firstElementChild, cause.issue_ids.length > 1 ? `${count(cause.issue_ids.length)} ×` : "");
+      set(head.firstElementChild, cause.issue_ids.length > 1 ? `${count(cause.issue_ids.length)} x` : "");
       head.querySelector("button").hidden = !on || cause.issue_ids.length < 2;
       set(folded.firstElementChild, counted(cause.issue_ids.length, "issue"));
       folded.firstElementChild.hidden = cause.issue_ids.length === 1;
@@ -489,7 +487,7 @@
       keyed(folded.lastElementChild, shown, (row) => `${row.issue_id}\0${row.attempts}\0${row.error}`, (row) => {
         const again = el("button", "again", "Try again");
         again.addEventListener("click", () => tell("bw.retry", { issue_ids: [row.issue_id] }));
-        return el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title ?? "")), el("span", "dim", row.attempts ? ` after ${counted(row.attempts, "attempt")}` : " not landed"), again,
+        return el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title ?? "")), el("span", "dim", ` ${row.attempts ? counted(row.attempts, "attempt") : "did not land"}`), again,
           row.error && row.error !== cause.text ? foreign(row.error, "pre") : null);
       }, (item) => { item.querySelector(".again").hidden = !on; });
     });
@@ -500,7 +498,8 @@
     const { money, accounts } = shot;
     byId("money").hidden = !money;
     if (!money) return;
-    set(byId("money-note"), `${dollars(money.spent_usd)} ${used(money)}`);
+    const beside = used(money);
+    set(byId("money-note"), `${dollars(money.spent_usd)}${beside.startsWith("of ") ? "" : ","} ${beside}`);
     byId("spent").hidden = !Object.keys(money.by_agent).length;
     keyed(byId("spent"), Object.entries(money.by_agent), (row) => row[0], ([name]) => el("div", "", foreign(name, "dt"), el("dd")),
       (row, [, spent]) => set(row.lastElementChild, `${dollars(spent.usd)}, ${tokens(spent.tokens)}`));

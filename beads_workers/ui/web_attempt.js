@@ -262,11 +262,12 @@
   };
   const drawIssuesByState = () => {
     const wanted = byId("sought").value.toLowerCase();
-    const groups = backlog.groups.map((group) => ({ ...group, rows: group.rows.filter((row) => `${row.issue} ${row.title} ${row.note}`.toLowerCase().includes(wanted)) })).filter((group) => group.rows.length);
+    const groups = backlog.groups.map((group) => ({ ...group, rows: group.rows.filter((row) => (row.cause ? !wanted : `${row.issue} ${row.title} ${row.note}`.toLowerCase().includes(wanted))) })).filter((group) => group.rows.length);
     keyed(byId("states"), groups, (group) => group.title, (group) => el("section", "plain", el("h3", "", safe(group.title), " ", el("small")), el("ul")), (node, group) => {
-      set(node.querySelector("small"), wanted ? `${count(group.rows.length)} of ${count(group.count)}` : count(group.count));
-      keyed(node.lastElementChild, group.rows, (row) => `${row.issue}\0${row.title}`, (row) => el("li", "", opener(() => pinIssue(row.issue), foreign(row.issue, "code"), " ", foreign(row.title)), " ", el("bdi", "dim")),
-        (item, row) => set(item.lastElementChild, safe(row.note)));
+      set(node.querySelector("small"), wanted ? `${count(group.rows.length)} of ${count(group.count)}` : `${count(group.count)}${group.title === "closed" ? ", the last ones" : ""}`);
+      keyed(node.lastElementChild, group.rows, (row) => row.cause ?? `${row.issue}\0${row.title}`, (row) => (row.cause ? el("li", "", el("b"), foreign(row.cause, "span", "bad"))
+        : el("li", "", opener(() => pinIssue(row.issue), foreign(row.issue, "code"), " ", foreign(row.title)), " ", el("bdi", "dim"))),
+        (item, row) => (row.cause ? set(item.firstElementChild, `${count(row.count)} x `) : set(item.lastElementChild, safe(row.note))));
     });
   };
   byId("listed").addEventListener("toggle", askIssues);

@@ -1,7 +1,8 @@
 """What the live page is sent of a snapshot: first all of it, then only what has changed. Pure.
 
 ``Snapshots.add`` makes the form that is sent. It has ``causes``, too: groups of quarantined issues,
-``{"text", "issue_ids"}``, as every list of them is folded (``core.causes``). A duration that grows
+``{"text", "issue_ids"}``, as every list of them is folded (``core.causes``), and what ``became`` of
+each ended attempt, as the dashboard says it. A duration that grows
 or shrinks by itself is sent as its moment in the run, ``{"run_since": 41.2}`` or ``{"run_until":
 99.0}``: it changes only if something has happened. ``delta`` compares two such forms. A delta is
 one of these:
@@ -22,6 +23,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beads_workers.core.causes import folded
+from beads_workers.ui.lines import ended_text
 
 Message = dict[str, Any]
 
@@ -70,6 +72,8 @@ class Snapshots:
                 self._move(one, grow, shrink, path, now, moments)
         if (rows := snapshot.get("quarantined")) is not None:
             form["causes"] = self._grouped(rows)
+        if (ends := snapshot.get("outcomes")) is not None:
+            form["outcomes"] = [{**row, "became": ended_text(row)} for row in ends]
         self._moments, self.newest = moments, form
         return form
 

@@ -57,6 +57,8 @@ FATE_WORDS = {
 DID_NOT_LAND = "did not land"
 """What became of a finished branch that was refused: its issue is quarantined, or goes back."""
 
+NO_ERROR = "no error was given"
+
 # --- backlog -------------------------------------------------------------------------------------
 
 

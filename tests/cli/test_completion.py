@@ -98,6 +98,15 @@ def test_what_is_quarantined_is_proposed_for_a_retry(shell: Shell) -> None:
     assert shell.tab("retry ") == ["bw-a"]
 
 
+def test_of_each_cause_a_word_is_proposed_that_no_other_has(shell: Shell) -> None:
+    fails = "case $BW_ISSUE_ID in bw-a) echo AssertionError: no b;; *) echo KeyError: no a;; esac"
+    end = ("--limit", "2", "--max-attempts", "1")
+    task = ("sh", "-c", f"({fails}) >&2; exit 1")
+    assert call(shell.project, "start", "-n", "1", *end, "--", *task).returncode
+    assert shell.tab("retry --cause ") == ["AssertionError", "KeyError"]
+    assert call(shell.project, "retry", "--cause", "KeyError").stdout.count("bw-b") == 1
+
+
 def test_a_running_fleet_is_asked_for_its_workers(shell: Shell) -> None:
     call(shell.project, "start", "-d", "bw-a", "-n", "2", "--", "sleep", "600")
     try:

@@ -195,7 +195,7 @@ def test_beside_log_and_diff_stand_why_the_receipt_and_all_attempts() -> None:
     assert any("2 tests failed" in line for line in found["receipt of attempt 2"])
     lines = found["attempts"]
     assert [line[0] for line in lines] == [" ", ">", " ", " "]
-    assert "error after 2.0 s: E: 3 != 4" in lines[0] and "cut off after" in lines[3]
+    assert "failed after 2 s: E: 3 != 4" in lines[0] and "cut off after" in lines[3]
 
 
 def test_what_hostile_attempts_say_is_safe_to_show() -> None:

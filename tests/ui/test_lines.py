@@ -175,6 +175,14 @@ def test_quarantined_issues_are_a_line_for_each_cause() -> None:
     ]
 
 
+def test_the_command_of_a_cause_stops_before_a_quote_unless_that_names_another_cause() -> None:
+    no_module = ("no module 'a'",) * 2
+    (text,) = by_cause(quarantined(*no_module))
+    assert text.endswith("; beads-workers retry --cause 'no module'")
+    text, _ = by_cause(quarantined(*no_module, "no module at all"))
+    assert shlex.split(text)[-1] == "no module 'a'"
+
+
 @pytest.mark.parametrize(
     "errors",
     [

@@ -80,7 +80,7 @@ def test_eighty_by_twentyfour_shows_the_fleet_at_a_glance() -> None:
         "project  bd  20261121-031500.000-abcdef", "running", "up 15 s", "ready 3",
         "P0-4: 1 2 0 0 0", "blocked 2", "settling 3, claiming up to 8", "0.50 s each",
         "nothing needs you", "workers 1-8 of 8, 2 busy", "app-1", "Say what went wrong",
-        "W8   idle", "error, again in 10 s: tests fail",
+        "W8   idle", "failed, again in 10 s: tests fail",
     ):  # fmt: skip
         assert expected in shown
 
@@ -96,7 +96,11 @@ def test_before_the_first_listing_nothing_is_said_of_the_backlog() -> None:
 
 @pytest.mark.parametrize(
     ("charged", "delay", "said"),
-    [(1, 10.0, "error, again in 10 s"), (1, 0.0, "error, again at once"), (0, 0.0, "not charged")],
+    [
+        (1, 10.0, "failed, again in 10 s"),
+        (1, 0.0, "failed, again at once"),
+        (0, 0.0, "not charged"),
+    ],
 )
 def test_a_failure_says_what_comes_next(charged: int, delay: float, said: str) -> None:
     failed = ended(
@@ -240,7 +244,13 @@ def test_what_a_person_decides_is_shown_with_all_that_is_asked() -> None:
     shown = "\n".join(lines(snapshot, look))
     assert all(text in shown for text in ("to decide: 2", "asks", "FOO is shorter.", "to approve"))
     branch = "\n".join(lines(snapshot, replace(look, chosen={Part.DECISIONS: "app-2"})))
-    assert "0123456789ab on bw/app-2/1, verified" in branch and "3 files changed" in branch
+    assert "0123456789ab on bw/app-2/1 by codex, verified" in branch and "3 files changed" in branch
+
+
+def test_what_is_to_be_typed_is_seen_whole_in_a_narrow_terminal() -> None:
+    shown = lines(after(*to_decide()), columns=60, rows=20)
+    (row,) = [line for line in shown if line.startswith(" ! ")]
+    assert "-> answer app-1  (and 1 more)" in row
 
 
 def test_what_is_typed_is_seen_to_its_end() -> None:
@@ -658,11 +668,14 @@ def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() ->
 
 def test_only_what_is_filtered_is_listed_and_the_list_says_so() -> None:
     many = [*fleet(4, busy=2), ended("app-9"), ended("app-8", outcome="error", verdict="requeue")]
+    many += [ended("app-7", outcome="question", verdict="asked", error="FOO?")]
+    many += [ended("app-6", outcome="cancelled", verdict="requeue")]
     look = Look(states={Part.WORKERS: "idle", Part.ENDED: "failed"})
     shown = lines(after(*many), look)
     assert "workers 1-2 of 2, idle only" in shown[5] and shown[6].startswith(" W3   idle")
-    text = "\n".join(shown)
-    assert "last outcomes, failed only" in text and "app-8" in text and "app-9" not in text
+    text = "\n".join(shown).partition("last outcomes, failed only")[2]
+    assert "app-8" in text
+    assert not any(each in text for each in ("app-9", "app-7", "app-6")), "they did not fail"
     typed = lines(after(*many), Look(finds={Pane.FLEET: "nowhere"}, typed="nowhere"))
     assert any("with 'nowhere'" in line for line in typed) and " none of them" in typed
     assert typed[-1].startswith(" /nowhere_")
@@ -789,9 +802,9 @@ def test_an_attempt_that_was_tried_again_does_not_say_when_that_will_be() -> Non
     script.attempt("W1", "app-1", 5.0, 6.0, "question", "asked", number=3, error="A or B?")
     script.attempt("W1", "app-1", 7.0, 8.0, "error", "requeue", number=4, error="E: 3 != 4")
     for number, said in (
-        (1, "error, tried again: E"),
+        (1, "failed, tried again: E"),
         (3, "asked, and went on: A or B?"),
-        (4, "error, again at once: E"),
+        (4, "failed, again at once: E"),
     ):
         pin = Pin("app-1", "run-1", number)
         look = Look(pane=Pane.LOG, opened=pin, view=attempt_view(pin, [run(script, 1)]))

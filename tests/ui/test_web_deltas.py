@@ -10,6 +10,7 @@ import pytest
 
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import Frames, status
+from beads_workers.ui.lines import ended_text
 from beads_workers.ui.web_deltas import LEFT_OUT, Snapshots, delta
 from tests.support.journals import night
 from tests.support.web import full_house, patched
@@ -58,6 +59,7 @@ def test_each_change_of_a_night_leads_to_the_snapshot() -> None:
         causes = {each for group in form["causes"] for each in group["issue_ids"]}
         assert causes == {row["issue_id"] for row in snapshot["quarantined"]}
         wanted = {key: value for key, value in snapshot.items() if key not in LEFT_OUT}
+        wanted["outcomes"] = [{**row, "became": ended_text(row)} for row in snapshot["outcomes"]]
         shown = {key: value for key, value in sent.items() if key != "causes"}
         assert near(timed(shown, snapshot["uptime_seconds"]), wanted)
 
