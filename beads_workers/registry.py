@@ -151,7 +151,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "undo": "Take back what has landed, and open its issues again.",
     },
     "cli.clean": {
-        "clean": "Remove what old runs left: logs, sockets, worktrees without work.",
+        "clean": "Remove what old runs left: logs, sockets, worktrees without work, a live page.",
     },
 }
 """Module of ``beads_workers`` -> its commands, each with the first sentence of its help.

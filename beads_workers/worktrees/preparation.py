@@ -103,7 +103,7 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         if settings.setup is not None and not is_set_up:
             _run_set_up(settings, record)
         if settings.reuse:
-            reuse.note(settings, record, freed.kept if freed else None)
+            reuse.note(settings, records, record, freed.kept if freed else None)
         if asked.lands:
             keep_refs(record.path)
         _write_place(settings, record, place_file)

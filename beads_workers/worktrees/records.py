@@ -5,6 +5,7 @@
                      worktree is made
       <name>.ready   exists once a task may run in the worktree
       <name>.ahead   state of a free worktree: it was made ahead, and no attempt has taken it
+      <name>.seal    digest of what reuse has noted of the worktree
       <name>.over    exists once nobody needs the worktree: the commit of its branch
 
 A worktree is ours only while its git directory holds the token of its record. Without this token,
@@ -199,6 +200,17 @@ class Records:
         else:
             file.write_text(tip)
 
+    def seal(self, record: WorktreeRecord, digest: str) -> None:
+        """Store the digest of what was noted of the worktree before its attempt."""
+        (self.folder / f"{record.name}.seal").write_text(digest)
+
+    def sealed(self, record: WorktreeRecord) -> str:
+        """Return the digest that ``seal`` stored; "" for none."""
+        try:
+            return (self.folder / f"{record.name}.seal").read_text()
+        except OSError:
+            return ""
+
     def over(self) -> list[str]:
         """Return the names of the records of worktrees that nobody needs."""
         return [path.stem for path in sorted(self.folder.glob("*.over"))]
@@ -251,7 +263,7 @@ class Records:
 
     def forget(self, record: WorktreeRecord) -> None:
         """Delete the record: its worktree is gone, or has another record."""
-        for ending in (".over", ".ready", ".ahead", ".json"):
+        for ending in (".over", ".seal", ".ready", ".ahead", ".json"):
             (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
 
     def in_use(self, record: WorktreeRecord) -> bool:

@@ -7,6 +7,7 @@ writes down what fresh means, before an attempt begins in a worktree:
     <git directory>/bw-index   the index (a hard link: git replaces an index, and never writes to
                                it)
 
+Whoever works in the worktree can write these files, too. So the records have a digest of both.
 ``take`` compares the worktree with these rows. What git tracks and differs is removed, and git
 checks it out again, with the index as it was: no bit, stage or extension of another one counts.
 What was added since is removed. If something that set-up made differs or is missing, all of it is
@@ -41,6 +42,7 @@ import stat
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,7 +172,9 @@ def _row(found: os.stat_result) -> str:
     return f"{found.st_mode:o} {found.st_size} {found.st_mtime_ns} {found.st_ino} {changed}"
 
 
-def note(settings: Worktrees, record: WorktreeRecord, kept: Fresh | None = None) -> None:
+def note(
+    settings: Worktrees, records: Records, record: WorktreeRecord, kept: Fresh | None = None
+) -> None:
     """Write down what the worktree is like, before its attempt begins. ``kept``: what is known to
     be as it was, of a worktree used again. If that cannot be said, nothing is written, and the
     worktree will not be used again."""
@@ -184,6 +188,7 @@ def note(settings: Worktrees, record: WorktreeRecord, kept: Fresh | None = None)
         text = json.dumps(to_plain(fresh))
         written.write_text(text, "utf-8", "surrogateescape")
         written.rename(directory / FRESH)
+        records.seal(record, _digest(directory))
 
 
 def _noted(
@@ -272,8 +277,6 @@ def _text(file: Path) -> str:
 
 
 def _hash(file: Path) -> str:
-    from hashlib import blake2b  # Only for files with several names.
-
     content = blake2b()
     with file.open("rb") as opened:
         while block := opened.read(1 << 20):
@@ -292,8 +295,19 @@ def _directory(record: WorktreeRecord) -> Path:
     return directory
 
 
-def _fresh(directory: Path) -> Fresh:
+def _digest(directory: Path) -> str:
+    """Return the digest of what was noted; raises ``OSError``."""
+    content = blake2b(digest_size=16)
+    for name in (FRESH, INDEX):
+        content.update(blake2b((directory / name).read_bytes()).digest())
+    return content.hexdigest()
+
+
+def _fresh(directory: Path, digest: str) -> Fresh:
+    """Return what was noted of a worktree; raises ``Odd``. ``digest``: that of the records."""
     try:
+        if _digest(directory) != digest:
+            raise Odd("what was noted of it was changed")
         text = (directory / FRESH).read_text("utf-8", "surrogateescape")
         return from_plain(Fresh, json.loads(text))
     except (*BAD_VALUE, OSError, RecursionError):
@@ -385,6 +399,7 @@ def _of_nobody(records: Records, record: WorktreeRecord) -> WorktreeRecord:
         _check_head(record, _directory(record), tip)
         freed = replace(_free(record, record.run_id), base=tip)
         os.close(records.begin(freed))
+        records.seal(freed, records.sealed(record))
         records.ready(freed)
         records.set_over(freed, tip)
         git(record.path, "update-ref", "--no-deref", "HEAD", tip)
@@ -491,7 +506,7 @@ class _Taking:
 
     def _as_noted(self, directory: Path) -> Fresh:
         """Check everything but the files; return what was noted."""
-        fresh = _fresh(directory)
+        fresh = _fresh(directory, self.records.sealed(self.record))
         if fresh.recipe != recipe(self.settings):
             raise Odd("it was made with other settings")
         own = _own(self.record, directory)

@@ -38,7 +38,7 @@ MISTAKES = [
     ("release x", "no fleet is running here", "beads-workers start", 3),
     ("retry", "which issues?", "'beads-workers retry ID' tries one again, 'beads-workers", 2),
     ("retry x", "no tracker here", "'beads-workers init'", 6),
-    ("retry x --all", "--all takes no issues",
+    ("retry x --all", "issues and --all at once",
      "'beads-workers retry ID' tries one again, 'beads-workers", 2),
     ("retry --all --boo", "No such option: --boo", "'beads-workers retry --help'", 2),
     ("logs x", "nothing has run here yet", "'beads-workers start'", 1),

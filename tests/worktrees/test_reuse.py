@@ -226,6 +226,15 @@ def _own(name: str, text: str = "x\n") -> Callable[[Path], None]:
     return lambda folder: _write(name, text)(git_directory(folder))
 
 
+def _forge(folder: Path) -> None:
+    """Say that a file of ours was there before we came."""
+    (folder / "planted.local").write_text("for whoever comes next\n")
+    noted = git_directory(folder) / "bw-fresh"
+    said = json.loads(noted.read_text())
+    said["made"]["planted.local"] = reuse._row((folder / "planted.local").lstat())
+    noted.write_text(json.dumps(said))
+
+
 AGAIN: dict[str, Callable[[Path], object]] = {
     "nothing": lambda folder: None,
     "added to what set-up made": _write("node_modules.local/.cache/deep/file"),
@@ -269,6 +278,7 @@ NEW: dict[str, Callable[[Path], object]] = {
     "left another repository": _nested,
     "changed the mode of a folder": lambda f: (f / "src").chmod(0o700),
     "changed the mode of the worktree": lambda f: f.chmod(0o700),
+    "planted a file, and forged the note of what was there": _forge,
     "removed .git": lambda f: (f / ".git").unlink(),
     "went to another commit": lambda f: git(f, "checkout", "--quiet", "HEAD~1"),
     "changed .gitattributes": _attributes,
