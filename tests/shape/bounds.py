@@ -42,9 +42,9 @@ BOUNDS = {
     # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
     # ended, what is held is looked at before the end, and all have one ready set: 20 more.
     # The hours of a run (`--start-at`, `--until`), and what its night has spent: 38 in five files.
-    # Worktrees that are used again, and looked at file for file: 24. Who stands in one: 11. Steps as
-    # forks of their worker, one git for all lookups, turns of checkouts: 22, and 16 calls of git
-    # for an attempt instead of 40.
+    # Worktrees that are used again, and looked at file for file: 24. Who stands in one: 11. Steps
+    # as forks of their worker, one git for all lookups, turns of checkouts: 22, and 16 calls of
+    # git for an attempt instead of 40.
     "life_functions": Bound(1735, slack=14),
     "life_files": Bound(190),
     "circles": Bound(CIRCLES_MAX),
