@@ -291,8 +291,8 @@ def test_a_person_answers_approves_and_rejects(browser: Browser, house: Served, 
     assert shown[0] == shown[1] == QUESTION.replace("\u202e", "\\u202e")
     assert shown[2] == DIFFSTAT and page.value("innerWidth") == width
     about = page.value("document.querySelector('#awaiting li').innerText")
-    assert HOSTILE_TITLES[1] in about
-    assert f"{COMMIT[:12]} on bw/a-1/1 by claude, not verified" in about
+    said = f"{COMMIT[:12]} on bw/a-1/1 by claude, not verified"
+    assert HOSTILE_TITLES[1] in about and said in about
     assert "3 waiting for you" in page.value("document.getElementById('legend').textContent")
     ended = "[...document.querySelectorAll('#ended li')].find((e) => e.textContent.includes('q-2'))"
     assert page.value(f"{ended}.querySelector('.why').textContent") == "asks"

@@ -42,8 +42,11 @@ BOUNDS = {
     # repository brings is believed or run unasked: 150 more. Of trackers: a call that hangs is
     # ended, what is held is looked at before the end, and all have one ready set: 20 more.
     # The hours of a run (`--start-at`, `--until`), and what its night has spent: 38 in five files.
-    "life_functions": Bound(1674, slack=14),
-    "life_files": Bound(182),
+    # Worktrees that are used again, and looked at file for file: 24. Who stands in one: 11. Steps
+    # as forks of their worker, one git for all lookups, turns of checkouts: 22, and 16 calls of
+    # git for an attempt instead of 40.
+    "life_functions": Bound(1735, slack=14),
+    "life_files": Bound(190),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(18),
@@ -51,8 +54,9 @@ BOUNDS = {
     "fates": Bound(1),
     # What looks the same on three issues is the account's fault.
     "fate_lines": Bound(27, slack=20),
+    # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(3888, slack=100),
+    "read_model_lines": Bound(4022, slack=100),
     "text_fields": Bound(0),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
@@ -63,12 +67,14 @@ BOUNDS = {
     # One table of keys and buttons, of which help and documents are made: 120.
     # Questions, approvals, commands that edit any tracker, hours, escalation, a service unit, the
     # night as one account: 3,400.
-    "code_lines": Bound(69956, slack=300),
+    # The attempt view, issues by state and cause, mouse, palette, the page's attempts and deltas:
+    # 3,400. Worktrees used again, people in them, questions by a tool, gates ahead: 1,300.
+    "code_lines": Bound(74680, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6254, slack=30),
-    "classes": Bound(993, slack=10),
+    "functions": Bound(6661, slack=30),
+    "classes": Bound(1033, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(110904, slack=1000),
+    "test_lines": Bound(117931, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
