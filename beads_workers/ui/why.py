@@ -117,7 +117,8 @@ def _closed(seen: Seen, picture: Picture) -> Reason:
     when = f" at {picture.clock(at)}" if at is not None else ""
     reason = f": {seen.close_reason}" if seen.close_reason else ""
     who = f" (last assigned to {seen.assignee})" if seen.assignee else ""
-    return Reason(Cause.CLOSED, f"closed{when}{reason}{who}", "open it again in the tracker")
+    again = f"'beads-workers reopen {seen.issue_id}' opens it again"
+    return Reason(Cause.CLOSED, f"closed{when}{reason}{who}", again)
 
 
 def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reason]:
