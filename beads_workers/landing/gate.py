@@ -45,7 +45,7 @@ from beads_workers.worktrees.git import GitError, answers, delete_refs, git, que
 from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
 from beads_workers.worktrees.records import git_directories, led_to
-from beads_workers.worktrees.removal import make_writable
+from beads_workers.worktrees.sweep import make_writable
 from beads_workers.worktrees.warm import changed_files, clear_gone
 
 NO_VERDICT = (75, 126, 127)
