@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.own_branch import BranchNow, OwnBranch
+from beads_workers.worktrees import loose
+from beads_workers.worktrees.git import answers, questions
 from tests.support.repository import commit, git, make_repository
 
 BRANCH = "bw/i-1/1"
@@ -96,3 +99,63 @@ def test_a_link_in_the_place_of_a_branch_is_read_by_git(own: OwnBranch) -> None:
     place.symlink_to(elsewhere)
     own.look()
     assert Asked.calls == ["for-each-ref"]
+
+
+# --- names that are free, reflogs, places ---------------------------------------------------------
+
+
+def test_a_name_is_free_only_if_git_knows_no_ref_there_or_below(own: OwnBranch) -> None:
+    common = own.common
+    git(worktree(own), "branch", "bw/loose/1")
+    for number in (1, 2):
+        git(worktree(own), "branch", f"bw/packed/{number}/x")
+    git(worktree(own), "pack-refs", "--all")
+    git(worktree(own), "branch", "bw/late/1")
+    names = ("loose/1", "loose", "packed/1", "packed/1/x", "late/1", "late", "packed", "lo", "x/1")
+    for name in names:
+        ref = f"refs/heads/bw/{name}"
+        known = git(worktree(own), "for-each-ref", ref) != ""
+        assert not (loose.is_free(common, ref) and known), name
+        assert loose.is_free(common, ref) or known or (common / ref).exists(), name
+    (common / "reftable").mkdir()
+    assert not loose.is_free(common, "refs/heads/bw/x/1")
+
+
+def test_a_reflog_is_what_git_says_of_it(own: OwnBranch) -> None:
+    for number in range(3):
+        commit(worktree(own), "cart.py", f"total = {number + 1}\n")
+    ref = f"refs/heads/{BRANCH}"
+    git(worktree(own), "update-ref", "-m", "landing: é\tof two", ref, "HEAD~1")
+    said = git(worktree(own), "log", "-g", "--format=%H %gs", ref).splitlines()
+    read = loose.reflog(own.common, ref)
+    assert read is not None
+    assert [f"{commit} {why}" for commit, why in reversed(read)] == said
+    assert loose.reflog(own.common, "refs/heads/none") is None
+    (own.common / "logs" / ref).write_text("no reflog\n")
+    assert loose.reflog(own.common, ref) is None
+
+
+def test_the_places_of_a_linked_worktree_are_what_git_says(own: OwnBranch, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(worktree(own))
+    asked = questions("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
+    for folder in (worktree(own), tmp_path / "link"):
+        assert loose.places(folder) == tuple(answers(git(folder, *asked), 3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda own: (own.directory / "config.worktree").touch(),
+        lambda own: (own.directory / "gitdir").write_text("/elsewhere/.git\n"),
+        lambda own: (worktree(own) / ".git").write_text(f"gitdir: {own.common}\n"),
+        lambda own: (worktree(own) / ".git").unlink(),
+        lambda own: (own.directory / "commondir").write_text(".\n"),
+    ],
+)
+def test_git_is_asked_for_places_that_are_not_as_it_made_them(
+    own: OwnBranch, change: Callable[[OwnBranch], object]
+) -> None:
+    assert loose.places(worktree(own)) is not None
+    change(own)
+    assert loose.places(worktree(own)) is None
+    assert loose.places(own.common.parent) is None
