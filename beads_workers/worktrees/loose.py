@@ -73,6 +73,14 @@ def places(folder: Path) -> tuple[str, str, str] | None:
     return str(own), str(common), str(top)
 
 
+def is_nowhere_checked_out(common: Path, ref: str) -> bool:
+    """Return whether no worktree has this branch checked out; False if only git can tell."""
+    if (common / "reftable").exists():
+        return False
+    heads = [_line(each / "HEAD") for each in (common, *common.glob("worktrees/*"))]
+    return all(heads) and f"ref: {ref}" not in heads
+
+
 def is_checked_out(directory: Path, ref: str) -> bool:
     """Return whether the ``HEAD`` of a worktree names this ref. ``directory``: the worktree's own
     git directory. With reftables, it names none."""

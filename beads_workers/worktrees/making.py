@@ -204,6 +204,8 @@ def copy_files(settings: Worktrees, worktree: str) -> Iterator[str]:
                 yield f"copy: {name} left out, {trouble}"
             else:
                 copied.add(name)
+    if not copied:
+        return
     shown = names(git(str(target), "ls-files", "-z", "--others", "--exclude-standard"))
     for name in sorted(copied & set(shown)):
         (target / name).unlink()

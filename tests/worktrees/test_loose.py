@@ -142,6 +142,20 @@ def test_the_places_of_a_linked_worktree_are_what_git_says(own: OwnBranch, tmp_p
         assert loose.places(folder) == tuple(answers(git(folder, *asked), 3))
 
 
+def test_a_branch_is_nowhere_checked_out_only_if_no_head_names_it(own: OwnBranch) -> None:
+    main, mine = git(own.common.parent, "symbolic-ref", "HEAD"), f"refs/heads/{BRANCH}"
+    git(worktree(own), "branch", "free")
+    for ref, held in ((main, True), (mine, True), ("refs/heads/free", False)):
+        assert loose.is_nowhere_checked_out(own.common, ref) is not held, ref
+    git(worktree(own), "switch", "-q", "--detach")
+    assert loose.is_nowhere_checked_out(own.common, mine)
+    head = own.directory / "HEAD"
+    head.unlink()
+    head.symlink_to(own.common / mine)
+    assert not loose.is_nowhere_checked_out(own.common, mine), "only git can tell"
+    assert not loose.is_nowhere_checked_out(own.common, "refs/heads/free")
+
+
 @pytest.mark.parametrize(
     "change",
     [
