@@ -33,11 +33,12 @@ def left_marks(
 
     ``at_top``: git at the top of the worktree, where all of its answers name a file in the same
     way; ``base`` and ``tip``: of the attempt; ``directory``: the worktree's git directory;
-    ``known``: the tracked files that differ from ``base``, from the top, if that is known. Raises
-    ``GitError``.
+    ``known``: the tracked files that differ from ``base``, from the top, if that is known, and none
+    of them is unmerged. Raises ``GitError``.
     """
     found = set()
-    for name, sides in _conflicted(at_top, directory, base, tip):
+    merged_all = known is not None and not _may_undo(directory)
+    for name, sides in _conflicted(at_top, directory, base, tip, merged_all=merged_all):
         if name not in found and _has_marks(at_top, name, sides):
             found.add(name)
     if known is None:
@@ -49,12 +50,14 @@ def left_marks(
     return sorted(_from(folder, at_top, name) for name in found)
 
 
-def tracked_changes(status: str) -> list[str]:
-    """Return the tracked files that differ from HEAD, from the top. ``status``: git's output for
-    ``removal.STATUS``; raises ``GitError``."""
+def tracked_changes(status: str) -> list[str] | None:
+    """Return the tracked files that differ from HEAD, from the top; None if any is unmerged.
+    ``status``: git's output for ``removal.STATUS``; raises ``GitError``."""
     rows = iter(names(status))
     found = []
     for row in rows:
+        if row.startswith("u "):
+            return None
         if row[:2] in _FIELDS:
             found.append(row.split(" ", _FIELDS[row[:2]])[-1])
         if row.startswith("2 "):
@@ -62,7 +65,7 @@ def tracked_changes(status: str) -> list[str]:
     return found
 
 
-_FIELDS = {"1 ": 8, "2 ": 9, "u ": 10}
+_FIELDS = {"1 ": 8, "2 ": 9}
 """Number of fields before the name in each kind of line on a tracked file."""
 
 
@@ -78,7 +81,7 @@ def _from(folder: str, at_top: Git, name: str) -> str:
 
 
 def _conflicted(
-    git: Git, directory: Path, base: str, tip: str
+    git: Git, directory: Path, base: str, tip: str, *, merged_all: bool
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield files that conflicted, each with the commits on the sides of its merge."""
     merges: list[tuple[str, ...]] = []
@@ -90,9 +93,20 @@ def _conflicted(
     for sides in merges:
         for name in _files_of(git, sides):
             yield name, sides
+    if merged_all:
+        return
     # Files of a stash or a cherry-pick, resolved or not, as long as nothing is committed.
     for row in names(git("ls-files", "-z", "--unmerged", "--resolve-undo")):
         yield row.partition("\t")[2], (tip,)
+
+
+def _may_undo(directory: Path) -> bool:
+    """Return whether the index may hold conflicts that were resolved: git writes an extension of
+    this name then."""
+    try:
+        return b"REUC" in (directory / "index").read_bytes()
+    except OSError:
+        return True
 
 
 def _files_of(git: Git, sides: tuple[str, ...]) -> list[str]:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from beads_workers.attempts.conflicts import CONFLICTS
 from beads_workers.attempts.git_calls import Git
-from beads_workers.attempts.loose import is_checked_out, loose_ref
 from beads_workers.attempts.refs import moved_by_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
@@ -31,6 +30,7 @@ from beads_workers.worktrees.git import (
     rows,
 )
 from beads_workers.worktrees.landed import LANDING
+from beads_workers.worktrees.loose import is_checked_out, loose_ref
 
 
 class DoesNotFit(Exception):
@@ -155,7 +155,8 @@ class OwnBranch:
         asked = "".join(f"{each}\n" for each in (head, *(f"^{other}" for other in sorted(others))))
         listed = ("rev-list", "--first-parent", "--ignore-missing", "--stdin")
         own: list[str] = []
-        landed = moved_by_lander(self.git, name) if name.startswith(f"{LANDING}/") else ()
+        is_landers = name.startswith(f"{LANDING}/")
+        landed = moved_by_lander(self.git, self.common, name) if is_landers else ()
         for commit in objects(self.git(*listed, stdin=asked)):
             if commit in landed:
                 break

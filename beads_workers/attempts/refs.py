@@ -12,6 +12,7 @@ from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees import programs
 from beads_workers.worktrees.git import BRANCHES, OWN_REFS, log_format, row_format, rows
 from beads_workers.worktrees.landed import LANDING, WHY
+from beads_workers.worktrees.loose import reflog
 from beads_workers.worktrees.records import REFS_FILE
 
 STASH = "refs/stash"
@@ -48,28 +49,31 @@ def refs_at_first(git: Git, directory: Path) -> tuple[dict[str, str], bool]:
     return {name: found for found, _, name in pairs if name}, False
 
 
-def moved(git: Git, before: Mapping[str, str]) -> Iterator[str]:
+def moved(git: Git, common: Path, before: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each ref that moved since ``before``; raises ``GitError``."""
     now = refs_now(git)
     for name in sorted({*before, *now}):
         old, new = before.get(name, ""), now.get(name, "")
         if old == new or name.startswith(OWN):
             continue
-        if name.startswith(f"{LANDING}/") and _is_landers(git, name, old, new):
+        if name.startswith(f"{LANDING}/") and _is_landers(git, common, name, old, new):
             continue
         yield _line(name, old[:SHA_CHARS], new[:SHA_CHARS])
 
 
-def moved_by_lander(git: Git, name: str) -> frozenset[str]:
+def moved_by_lander(git: Git, common: Path, name: str) -> frozenset[str]:
     """Return the commits to which the lander has moved its branch, as the reflog says; raises
     ``GitError``."""
-    output = git("log", "-g", log_format("%H", "%gs"), name, "--")
-    return frozenset(commit for commit, why in rows(output, 2) if why.startswith(WHY))
+    moves = reflog(common, name)
+    if moves is None:
+        output = git("log", "-g", log_format("%H", "%gs"), name, "--")
+        moves = [(commit, why) for commit, why in rows(output, 2)]
+    return frozenset(commit for commit, why in moves if why.startswith(WHY))
 
 
-def _is_landers(git: Git, name: str, old: str, new: str) -> bool:
+def _is_landers(git: Git, common: Path, name: str, old: str, new: str) -> bool:
     # The lander creates the branch, and creates it again if somebody has deleted it.
-    return bool(new) and (not old or new in moved_by_lander(git, name))
+    return bool(new) and (not old or new in moved_by_lander(git, common, name))
 
 
 def _line(name: str, old: str, new: str) -> str:

@@ -32,7 +32,7 @@ from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees import git
+from beads_workers.worktrees import git, loose
 from beads_workers.worktrees.landed import ATTEMPTS
 from beads_workers.worktrees.programs import changed
 from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord
@@ -194,7 +194,7 @@ class Workplace:
     def moved(self) -> tuple[str, ...]:
         """Return what happened to other refs while the attempt ran, a line each; raises
         ``GitError``."""
-        return tuple(moved(self._git, self.refs)) if self.mine is not None else ()
+        return tuple(moved(self._git, self._common(), self.refs)) if self.mine is not None else ()
 
     def status(
         self, good: tuple[int, ...] = (0,)
@@ -571,7 +571,7 @@ class Workplace:
 
     def _uncommitted(self, tip: str) -> list[str] | None:
         """Return the files that are tracked and differ from ``base``, from the top; None if only a
-        comparison can tell: there are commits."""
+        comparison can tell: there are commits, or unmerged files."""
         if tip != self.base:
             return None
         self._status()
@@ -593,6 +593,8 @@ class Workplace:
         return Path(self._asked_places()[1])
 
     def _asked_places(self) -> tuple[str, str, str]:
+        if self._places is None and self.own:
+            self._places = loose.places(Path(self.folder))
         if self._places is None:
             asked = git.questions("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
             own, common, top = git.answers(self._git(*asked), 3)

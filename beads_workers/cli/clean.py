@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,6 +40,11 @@ def worktree_json(looked: CleanupResult) -> dict[str, object]:
         "branch": looked.branch,
         "reasons": list(looked.kept_because),
     }
+
+
+def _rows_of_removed(stay: dict[Path, str]) -> list[dict[str, object]]:
+    unknown = {"issue_id": "", "attempt": 0, "branch": None}
+    return [{**unknown, "path": str(path), "reasons": [why]} for path, why in stay.items()]
 
 
 # --- clean ---------------------------------------------------------------------------------------
@@ -79,15 +85,18 @@ def clean(
     from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
     from beads_workers.worktrees.removal import clean as clean_worktrees
+    from beads_workers.worktrees.sweep import delete_all, given_up
 
     directory = RunDirectory(find_state_directory(state_dir))
     old = disposable(directory, Keep(keep or KEEP, None, night=keep is None))
     sockets = dead_sockets()
-    project = directory.root.resolve().parent
+    project, records = directory.root.resolve().parent, Records(directory.root)
     common = common_directory(project)
     if common is not None:
-        lead_back(Records(directory.root), project, str(common))
+        lead_back(records, project, str(common))
     locks = unlock_all(str(common), dry_run=dry_run) if common is not None else []
+    set_aside = given_up(records)
+    stay = {} if dry_run else delete_all(records)
     # Before the runs: worktrees need the records in the runs' folders.
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
     gates = clean_gates(common, dry_run=dry_run) if common is not None else []
@@ -100,11 +109,12 @@ def clean(
     page = None if directory.is_locked() else live_page.lingering(directory.root)
     if page is not None and not dry_run:
         live_page.end(directory.root, page)
-    found = [str(path) for path in (*old, *sockets, *locks, *gates)]
+    went = (path for path in set_aside if path not in stay)
+    found = [str(path) for path in (*old, *sockets, *locks, *gates, *went)]
     if as_json:
         found += [str(looked.path) for looked in gone if looked.path is not None]
         found += [str(folder) for folder, _ in left]
-        rows = [worktree_json(looked) for looked in worktrees]
+        rows = [worktree_json(looked) for looked in worktrees] + _rows_of_removed(stay)
         removed = [] if dry_run else found
         print(json.dumps({"removed": removed, "found": found, "worktrees": rows}))
         return
@@ -116,5 +126,7 @@ def clean(
     for looked in worktrees:
         if looked.kept_because:
             print(f"{'would keep' if dry_run else 'kept'} {kept_text(looked)}")
+    for path, why in stay.items():
+        print(f"kept {printable(f'removed worktree {path}: {why}')}")
     if not found:
         print("nothing to clean")

@@ -395,7 +395,7 @@ def run_start(
         show(settings, warnings, as_json=how.as_json)
         return
     record(plan)
-    _repair_moved(settings)
+    _repair_worktrees(settings)
     page = open_page(resolved.options, settings)
     if not how.detach:
         proving = _proving(plan.proving, settings)
@@ -409,15 +409,19 @@ def _hours(settings: FleetSettings) -> dict[str, str]:
     return {name: written(at) for name, at in hours.items() if at is not None}
 
 
-def _repair_moved(settings: FleetSettings) -> None:
-    """If the project was moved, make its worktrees and their records point to its new place."""
+def _repair_worktrees(settings: FleetSettings) -> None:
+    """If the project was moved, make its worktrees and their records point to its new place. Have
+    the files deleted that earlier runs could not."""
     found = settings.work.worktrees if settings.work is not None else None
     if found is None:
         return
     from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
+    from beads_workers.worktrees.sweep import sweep
 
-    lead_back(Records(Path(found.state_directory)), Path(found.checkout), found.common)
+    records = Records(Path(found.state_directory))
+    lead_back(records, Path(found.checkout), found.common)
+    sweep(records)
 
 
 def open_page(options: Options, settings: FleetSettings) -> LivePage | None:

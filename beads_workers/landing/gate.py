@@ -40,12 +40,12 @@ from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees import making
+from beads_workers.worktrees import loose, making
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
 from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
 from beads_workers.worktrees.records import git_directories, led_to
-from beads_workers.worktrees.removal import make_writable
+from beads_workers.worktrees.sweep import make_writable
 from beads_workers.worktrees.warm import changed_files, clear_gone
 
 NO_VERDICT = (75, 126, 127)
@@ -461,12 +461,16 @@ class GatePlace:
     def _enter(self) -> tuple[Path, str] | None:
         """Return the git directory of the worktree, and its commit; None if there is no
         worktree."""
-        asked = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir", "HEAD")
-        try:
-            output = git(str(self.path), *questions(*asked))
-            top, common, directory, head = answers(output, len(asked))
-        except GitError:
-            return None
+        if (found := loose.places(self.path)) is not None:
+            directory, common, top = found
+            head = loose.loose_ref(Path(directory), "HEAD")
+        if found is None or not head:
+            asked = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir", "HEAD")
+            try:
+                output = git(str(self.path), *questions(*asked))
+                top, common, directory, head = answers(output, len(asked))
+            except GitError:
+                return None
         ours = Path(self.settings.worktrees.common).resolve()
         if Path(top) != self.path.resolve() or Path(common).resolve() != ours:
             return None

@@ -625,11 +625,11 @@ class Lander:
             elif isinstance(found, Conflict):
                 refused[key] = found
         self._trains = {n: self._trains[n] for n in self.queue.in_use if n in self._trains}
-        if not self._trains:
-            self._repository.unpin()
         tree = self._repository.objects.tree(tip)
         if coupled:
-            self._repository.pin(onto)
+            self._repository.pin(onto, only=not self._trains)
+        elif not self._trains:
+            self._repository.unpin()
         # From here on nothing fails; after an error of git above the whole build is repeated.
         self._trains[number] = _Train(tip, tree, tuple(on), tuple(coupled))
         self._conflict = blocked or self._conflict

@@ -7,7 +7,7 @@ its commits. It keeps no state of its own, and may be killed at any moment. Sour
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -52,6 +52,7 @@ from beads_workers.worktrees.landed import (
     still_landed,
 )
 from beads_workers.worktrees.ledger import LandedCommit
+from beads_workers.worktrees.loose import is_nowhere_checked_out
 from beads_workers.worktrees.records import WorktreeRecord, git_directories, token_in
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -462,21 +463,25 @@ class LandingRepository:
 
     # --- moving -----------------------------------------------------------------------------------
 
-    def pin(self, commit: str) -> None:
-        """Keep a train until ``unpin``."""
+    def pin(self, commit: str, *, only: bool = False) -> None:
+        """Keep a train until ``unpin``. ``only``: no other one is being gated; forget those."""
+        gone = self._pinned - {commit} if only else set[str]()
         self._pinned.add(commit)
-        self.objects.git("update-ref", f"{PINS}/{commit}", commit)
+        self._set_pins(f"update {PINS}/{commit} {commit}\n", gone)
 
     def unpin(self, *, by_others: bool = False) -> None:
         """Forget the trains: none is being gated. ``by_others``: also trains that a killed lander
         pinned."""
-        if self._pinned or by_others:
-            if by_others:
-                delete_refs(self.common, PINS)
-            else:
-                stdin = "".join(f"delete {PINS}/{commit}\n" for commit in self._pinned)
-                git(self.common, "update-ref", "--stdin", stdin=stdin)
+        if by_others:
+            delete_refs(self.common, PINS)
             self._pinned.clear()
+        elif self._pinned:
+            self._set_pins("", self._pinned)
+
+    def _set_pins(self, update: str, gone: Set[str]) -> None:
+        stdin = update + "".join(f"delete {PINS}/{commit}\n" for commit in gone)
+        git(self.common, "update-ref", "--stdin", stdin=stdin)
+        self._pinned = self._pinned - gone
 
     def land(
         self,
@@ -547,6 +552,8 @@ class LandingRepository:
 
     def worktree_of(self, ref: str) -> str | None:
         """Return the worktree that has this branch checked out; None if there is none."""
+        if is_nowhere_checked_out(Path(self.common), ref):
+            return None
         return self.objects.git("for-each-ref", "--format=%(worktreepath)", ref) or None
 
     def _update(self, why: str, *moves: remote.RefMove) -> None:

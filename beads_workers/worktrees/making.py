@@ -29,6 +29,7 @@ from beads_workers.worktrees.git import (
     questions,
     unlock,
 )
+from beads_workers.worktrees.loose import loose_ref
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
@@ -110,7 +111,9 @@ def base_of(settings: Worktrees) -> str:
         else:
             if settings.base in heads:
                 return heads[settings.base]
-    found = find_base(settings.checkout, settings.base) or settings.base_else
+    is_branch = settings.base.startswith("refs/heads/")
+    found = loose_ref(Path(settings.common), settings.base) if is_branch else ""
+    found = found or find_base(settings.checkout, settings.base) or settings.base_else
     if not found:
         raise GitError(f"no such base: {settings.base}")
     return found
@@ -201,6 +204,8 @@ def copy_files(settings: Worktrees, worktree: str) -> Iterator[str]:
                 yield f"copy: {name} left out, {trouble}"
             else:
                 copied.add(name)
+    if not copied:
+        return
     shown = names(git(str(target), "ls-files", "-z", "--others", "--exclude-standard"))
     for name in sorted(copied & set(shown)):
         (target / name).unlink()

@@ -16,6 +16,7 @@ from beads_workers.executors.files import branch_part, file_name
 from beads_workers.worktrees import making, pool, programs, removal, reuse
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
+from beads_workers.worktrees.loose import is_free
 from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
 from beads_workers.worktrees.turns import turn
 
@@ -250,6 +251,8 @@ def _new_path(settings: Worktrees, records: Records, name: str) -> str:
 
 def _is_free(settings: Worktrees, record: WorktreeRecord) -> bool:
     ref = f"refs/heads/{record.branch}"
+    if is_free(Path(settings.common), ref):
+        return True
     return not git(settings.checkout, "for-each-ref", "--format=%(refname)", ref).strip()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -38,6 +38,7 @@ from beads_workers.worktrees.records import (
     led_to,
     token_in,
 )
+from beads_workers.worktrees.sweep import aside, delete, give_up, make_writable, sweep
 
 # --- worktrees -----------------------------------------------------------------------------------
 # The rule for removal: a worktree is removed only if nobody's work there would be lost.
@@ -305,7 +306,7 @@ class Survey:
         tip, used_at = repository.branches.get(record.branch, (None, ""))
         prepared = self.records.is_ready(record)
         directory, folder = repository.by_token.get(record.token, (None, None))
-        half_removed = _aside(record).exists() and not os.path.lexists(record.path)
+        half_removed = aside(record).exists() and not os.path.lexists(record.path)
         if directory is None and (half_removed or not prepared):
             # Its maker was killed before it could mark the worktree, or git while it removed it.
             folder = Path(record.path)
@@ -515,7 +516,7 @@ def _carried_out(records: Records, worktree: Worktree) -> tuple[str, ...]:
     used_at = worktree.found.branch_used_at
     if used_at is not None and Path(used_at).exists():
         return (f"its branch is checked out at {used_at}",)  # That worktree was kept.
-    return remove(records, worktree)
+    return remove(records, worktree, waits=True)
 
 
 def _without(worktree: Worktree, gone: Set[Path]) -> Worktree:
@@ -540,7 +541,9 @@ def _tidy(
         for record in some
         if not reasons_to_keep((worktree := survey.look(record)).found)
     )
-    return {r: reasons for r, worktree in without_work if (reasons := remove(records, worktree))}
+    removed = {record: remove(records, worktree) for record, worktree in without_work}
+    sweep(records)
+    return {record: reasons for record, reasons in removed.items() if reasons}
 
 
 def discard(records: Records, record: WorktreeRecord) -> None:
@@ -597,11 +600,11 @@ def changes(folder: str) -> tuple[str, ...]:
     return status(folder)[2]
 
 
-def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
+def remove(records: Records, worktree: Worktree, *, waits: bool = False) -> tuple[str, ...]:
     """Remove a worktree that was found to hold no work; return why it stays all the same.
 
     The record is forgotten last: whoever is killed before leaves something that the next call for
-    this record removes.
+    this record removes. ``waits``: delete its files, too; otherwise ``sweep`` has to be called.
     """
     lock = records.lock(worktree.record)
     if lock is None:
@@ -613,7 +616,9 @@ def remove(records: Records, worktree: Worktree) -> tuple[str, ...]:
             return occupied
         _remove_folder(worktree)
         _remove_branch(worktree)
-        _delete(worktree.record)
+        give_up(records, worktree.record)
+        if waits:
+            delete(records, worktree.record)
     except GitError as error:
         return (f"git says: {error}",)
     except OSError as error:
@@ -660,7 +665,7 @@ def _remove_folder(worktree: Worktree) -> None:
         if moved is not None and token_in(worktree.git_directory) == worktree.record.token:
             moved.rename(worktree.path or worktree.record.path)
             raise
-        if _aside(worktree.record).exists():
+        if aside(worktree.record).exists():
             # git was killed in the middle. Nothing is lost: the worktree was looked at before.
             shutil.rmtree(worktree.git_directory, ignore_errors=True)
             return
@@ -672,10 +677,6 @@ def _remove_folder(worktree: Worktree) -> None:
             shutil.rmtree(worktree.path, onerror=make_writable)
 
 
-REMOVED = ".removed"
-"""Folder beside worktrees. What is in it holds no work, and may be deleted by anybody."""
-
-
 def _set_aside(worktree: Worktree) -> Path | None:
     """Move a worktree to where it may be deleted, in one step that cannot be half done; return its
     place there.
@@ -683,7 +684,7 @@ def _set_aside(worktree: Worktree) -> Path | None:
     None if there is nothing to move, or it cannot be moved: then git removes it where it is. Raises
     ``GitError`` if there are changes since the check.
     """
-    path, aside = worktree.path, _aside(worktree.record)
+    path, to = worktree.path, aside(worktree.record)
     if path is None or not path.exists():
         return None
     # What git asks as well before it removes a worktree.
@@ -691,33 +692,11 @@ def _set_aside(worktree: Worktree) -> Path | None:
     if worktree.found.prepared and status(str(path), *place)[2]:
         raise GitError(f"'{path}' contains modified or untracked files")
     try:
-        aside.parent.mkdir(mode=0o700, exist_ok=True)
-        path.rename(aside)
+        to.parent.mkdir(mode=0o700, exist_ok=True)
+        path.rename(to)
     except OSError:
         return None  # It is read-only, or on another disk.
-    return aside
-
-
-def _aside(record: WorktreeRecord) -> Path:
-    return Path(record.path).parent / REMOVED / record.token
-
-
-def _delete(record: WorktreeRecord) -> None:
-    """Delete a worktree that is set aside; raises ``OSError``."""
-    aside = _aside(record)
-    if aside.exists():
-        shutil.rmtree(aside, onerror=make_writable)
-    with suppress(OSError):
-        aside.parent.rmdir()  # Unless others are set aside.
-
-
-def make_writable(act: Callable[[str], object], name: str, error: object) -> None:
-    """Error handler of ``rmtree``: make a read-only folder writable, as of some package caches."""
-    parent = Path(name).parent
-    for folder in (parent, Path(name)):
-        if folder.is_dir() and not folder.is_symlink():
-            folder.chmod(0o700)
-    act(name)
+    return to
 
 
 def _remove_branch(worktree: Worktree) -> None:

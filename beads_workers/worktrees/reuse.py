@@ -53,8 +53,9 @@ from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.runtime.beside import POOL
 from beads_workers.worktrees import making, programs, removal
-from beads_workers.worktrees.git import GitError, git, is_object, names, pairs, unlock, unlock_all
+from beads_workers.worktrees.git import GitError, git, names, pairs, unlock, unlock_all
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING
+from beads_workers.worktrees.loose import loose_ref
 from beads_workers.worktrees.records import (
     REFS_FILE,
     Records,
@@ -329,17 +330,16 @@ def landed(settings: Worktrees, add: Add) -> None:
             continue
         kept = f"{ATTEMPTS}/{branch_part(add.issue_id)}/{add.attempt}"
         asked = ("for-each-ref", "--count=1", "--format=%(refname)", f"--contains={add.commit}")
-        if git(settings.common, *asked, kept, f"{LANDING}/"):
+        is_kept = loose_ref(Path(settings.common), kept) == add.commit
+        if is_kept or git(settings.common, *asked, kept, f"{LANDING}/"):
             records.set_over(record, add.commit)
 
 
 def tip_of(record: WorktreeRecord) -> str:
     """Return the commit of the worktree's branch; "" if it is gone. Raises ``GitError``."""
     ref = f"refs/heads/{record.branch}"
-    with suppress(OSError):  # It may be packed.
-        tip = Path(record.common, ref).read_text().strip()
-        if is_object(tip):
-            return tip
+    if tip := loose_ref(Path(record.common), ref):
+        return tip
     return git(record.common, "for-each-ref", "--format=%(objectname)", ref).strip()
 
 

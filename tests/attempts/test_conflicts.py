@@ -140,6 +140,7 @@ def test_the_status_names_the_tracked_files_that_a_comparison_would_name(tmp_pat
     (top / "meant.py").write_text("4\n")
     git(top, "add", "--intent-to-add", "meant.py")
     found = tracked_changes(Git(str(top))(*STATUS))
+    assert found is not None, "none is unmerged"
     compared = ("diff", "--name-only", "--no-renames", "--diff-filter=d", "-z", "HEAD")
     expected = names(Git(str(top))(*compared))
     assert sorted(name for name in found if (top / name).exists()) == sorted(expected)

@@ -130,10 +130,10 @@ def test_what_a_command_left_is_delivered_with_few_calls_of_git(
     counting.counts()
     assert answered(PREPARATION, "A cart").outcome is OutcomeKind.SUCCESS
     calls = counting.named()
-    # Where it is, once; what its branch is: before and after the commit, as it is kept, and said.
+    # Where it is, and what its branch is, files say.
     kinds = Counter(" ".join(call.split()[:2]) for call in calls)
-    assert kinds["rev-parse --path-format=absolute"] == 1
-    assert len(calls) <= 19, calls
+    assert kinds["rev-parse --path-format=absolute"] == 0
+    assert len(calls) <= 14, calls
 
 
 def test_an_attempt_asks_git_nothing_twice(
@@ -153,7 +153,7 @@ def test_an_attempt_asks_git_nothing_twice(
     assert kinds["status"] == 3
     # All refs, before and after.
     assert kinds["for-each-ref"] == 2
-    assert len(calls) <= 16, calls
+    assert len(calls) <= 13, calls
 
 
 NO_SPACE = "fatal: unable to write new index file: No space left on device"

@@ -9,6 +9,7 @@ import pytest
 
 from beads_workers.core.landing import Into
 from beads_workers.landing.repository import (
+    PINS,
     CannotLand,
     Held,
     LandingRepository,
@@ -181,6 +182,27 @@ def test_a_train_survives_the_garbage_collection(world: LandingWorld) -> None:
     repository.unpin()
     git(world.top, "gc", "--quiet", "--prune=now")
     assert git(world.top, "cat-file", "-t", found.commit, check=False) == ""
+
+
+def test_a_train_that_is_the_only_one_takes_the_place_of_the_others(world: LandingWorld) -> None:
+    repository = world.repository()
+    trains = []
+    for name in "abc":
+        found = repository.builder.couple(repository.tip(), world.work(name, {name: "1"}))
+        assert isinstance(found, Coupled)
+        trains.append(found.commit)
+
+    def pinned() -> set[str]:
+        return set(git(world.top, "for-each-ref", "--format=%(objectname)", PINS).split())
+
+    for train in trains[:2]:
+        repository.pin(train)
+    assert pinned() == {*trains[:2]}
+    for train in (trains[1], trains[2], trains[2]):
+        repository.pin(train, only=True)
+        assert pinned() == {train}
+    repository.unpin()
+    assert pinned() == set()
 
 
 def test_a_signing_program_that_fails_lands_nothing(world: LandingWorld) -> None:

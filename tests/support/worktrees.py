@@ -20,7 +20,9 @@ from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.preparation import prepare
 from beads_workers.worktrees.records import Records, WorktreeRecord
 from beads_workers.worktrees.removal import CleanupResult, clean
+from beads_workers.worktrees.sweep import REMOVED
 from tests.support import warm
+from tests.support.fleet import until
 from tests.support.repository import IDENTITY, git, make_repository
 
 
@@ -117,6 +119,10 @@ class World:
             (x.path, x.branch, x.kept_because) for x in after
         ]
         return {x.record.branch: "; ".join(x.kept_because) for x in after if x.kept_because}
+
+    def swept(self) -> None:
+        """The files of all removed worktrees are deleted."""
+        until(lambda: not (Path(self.settings.folder) / REMOVED).exists())
 
     def branches(self) -> list[str]:
         """Our branches."""

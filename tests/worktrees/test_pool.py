@@ -52,6 +52,7 @@ def setups(place: Place) -> int:
 
 def is_left(world: World) -> list[str]:
     """All that there is of worktrees, in files and in git."""
+    world.swept()
     trees = Path(world.settings.folder)
     records = [p.name for p in world.records.folder.glob("*") if p.name != "pool.wake"]
     return [

@@ -194,6 +194,7 @@ def test_a_setup_that_fails_leaves_nothing_behind(world: World) -> None:
     with pytest.raises(CannotPrepare, match="setup failed: exit status 7"):
         world.make("a", setup="touch left; exit 7")
     assert world.branches() == []
+    world.swept()
     assert list((world.state / "worktrees").iterdir()) == []
     assert world.records.all() == []
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.worktrees.removal import REMOVED, clean
+from beads_workers.worktrees.removal import clean
+from beads_workers.worktrees.sweep import REMOVED
 from tests.support.repository import commit, git
 from tests.support.worktrees import Place, World
 

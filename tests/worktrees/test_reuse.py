@@ -27,6 +27,7 @@ from beads_workers.worktrees import reuse
 from beads_workers.worktrees.git import unlock_all
 from beads_workers.worktrees.preparation import prepare
 from beads_workers.worktrees.removal import tidy_run
+from beads_workers.worktrees.sweep import sweep
 from tests.support.repository import FORMATS, commit, git
 from tests.support.shares import examples
 from tests.support.worktrees import Place, World, start_preparation
@@ -456,6 +457,8 @@ def test_killed_at_any_of_100_moments_of_the_move_nothing_is_lost_or_mixed(
     unlock_all(str(world.top / ".git"))  # As the whole ``clean`` does.
     left = world.kept()
     assert list(left) == ["bw/waits/1"], left
+    sweep(world.records)  # As the next start does: removals were killed, too.
+    world.swept()
     assert [*Path(world.settings.folder).iterdir()] == [waits.folder]
 
 
@@ -471,6 +474,7 @@ def ended(world: World) -> None:
     """The run ends as one that somebody watches, and the next one begins."""
     world.end_run()
     tidy_run(world.state, world.run_id, reuse.keep(world.settings))
+    world.swept()
     world.run_id, world._alive = world.runs.create_run()
 
 

@@ -1,0 +1,106 @@
+"""What git keeps in plain files, read without a call of git: refs, reflogs, a worktree's places.
+
+An attempt looks at its branch a dozen times, and nearly always the branch is one file and ``HEAD``
+another. Anything else (packed refs, reftables, a symbolic ref, a detached HEAD, a file that is no
+file) is no answer: then git is asked. The agent can write these files, as it can all of ``.git``.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from beads_workers.worktrees.git import is_object
+
+BYTES_MAX = 4096
+"""Bytes of the longest file that is read: it holds one name of git's."""
+
+
+def loose_ref(common: Path, ref: str) -> str:
+    """Return the commit that the file of a ref names; "" if only git can tell."""
+    name = _line(common / ref)
+    return name if is_object(name) else ""
+
+
+def is_free(common: Path, ref: str) -> bool:
+    """Return whether there is no ref of this name or below it; False if only git can tell."""
+    if (common / "reftable").exists() or os.path.lexists(common / ref):
+        return False
+    try:
+        packed = (common / "packed-refs").read_bytes()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    name = os.fsencode(f" {ref}")
+    return name + b"\n" not in packed and name + b"/" not in packed
+
+
+def reflog(common: Path, ref: str) -> list[tuple[str, str]] | None:
+    """Return the moves of a ref, the oldest first: the commit, and git's reason. None if only git
+    can tell."""
+    try:
+        text = (common / "logs" / ref).read_text("utf-8", "surrogateescape")
+    except OSError:
+        return None
+    moves = []
+    for row in text.split("\n")[:-1]:
+        about, _, why = row.partition("\t")
+        commit = about[len(about.split(" ", 1)[0]) + 1 :].partition(" ")[0]
+        if not is_object(commit):
+            return None
+        moves.append((commit, why))
+    return moves
+
+
+def places(folder: Path) -> tuple[str, str, str] | None:
+    """Return what ``rev-parse`` says of the top of a linked worktree: its git directory, the common
+    one, and the top. None if only git can tell."""
+    try:
+        top = folder.resolve(strict=True)
+        named = _line(top / ".git")
+        own = Path(named.removeprefix("gitdir: "))
+        back = Path(_line(own / "gitdir"))
+        common = (own / _line(own / "commondir")).resolve(strict=True)
+        plain = own.is_absolute() and own == own.resolve(strict=True)
+        if not plain or not named.startswith("gitdir: ") or back != top / ".git":
+            return None
+        if own.parent != common / "worktrees" or (own / "config.worktree").exists():
+            return None
+    except OSError:
+        return None
+    return str(own), str(common), str(top)
+
+
+def is_nowhere_checked_out(common: Path, ref: str) -> bool:
+    """Return whether no worktree has this branch checked out; False if only git can tell."""
+    if (common / "reftable").exists():
+        return False
+    heads = [_line(each / "HEAD") for each in (common, *common.glob("worktrees/*"))]
+    return all(heads) and f"ref: {ref}" not in heads
+
+
+def is_checked_out(directory: Path, ref: str) -> bool:
+    """Return whether the ``HEAD`` of a worktree names this ref. ``directory``: the worktree's own
+    git directory. With reftables, it names none."""
+    return _line(directory / "HEAD") == f"ref: {ref}"
+
+
+def _line(path: Path) -> str:
+    """Return the only line of a regular file; "" for anything else. Never waits, as for a pipe that
+    an agent has put there."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return ""
+        text = os.read(file, BYTES_MAX)
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
+    line, end, rest = os.fsdecode(text).partition("\n")
+    return line if end and not rest else ""
