@@ -42,7 +42,6 @@ import stat
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -278,6 +277,8 @@ def _text(file: Path) -> str:
 
 
 def _hash(file: Path) -> str:
+    from hashlib import blake2b
+
     content = blake2b()
     with file.open("rb") as opened:
         while block := opened.read(1 << 20):
@@ -298,6 +299,8 @@ def _directory(record: WorktreeRecord) -> Path:
 
 def _digest(directory: Path) -> str:
     """Return the digest of what was noted; raises ``OSError``."""
+    from hashlib import blake2b  # It takes 2 ms to load, which not every step needs.
+
     content = blake2b(digest_size=16)
     for name in (FRESH, INDEX):
         content.update(blake2b((directory / name).read_bytes()).digest())

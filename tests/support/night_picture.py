@@ -19,7 +19,7 @@ from tests.support.picture import settled, take
 from tests.support.real_agents import AgentHome, git
 from tests.support.screens import TmuxScreen
 
-COLUMNS, ROWS = 106, 62
+COLUMNS, ROWS = 106, 70
 COMMAND = "beads-workers start -n 4 --agent claude --verify 'make test' --until-empty --budget 20"
 SECONDS_MAX = 180.0
 
