@@ -98,6 +98,8 @@ class Night:
                 said = self.fleet.call("answer", issue_id, f"call it FOO-{number_of(issue_id)}")
                 if said.returncode == 0:
                     self.answered[issue_id] = time.time()
+                else:
+                    say(f"answer to {issue_id}: {said.returncode}, {said.stderr.strip()}")
         for row in told(self.fleet, "status").get("approvals", ()):
             self._decide(row["issue_id"], row["commit"])
         self.ended = self.done()

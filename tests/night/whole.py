@@ -71,7 +71,8 @@ def _go_through(night: Night, kills: int) -> None:
             night.pause()
         if number == kills // 2:
             night.limit()
-        wait_until(night.place.agents, 30, "an agent works")
+        if night.ended < night.size:
+            wait_until(night.place.agents, 30, "an agent works")
         night.kill(number)
 
 
