@@ -173,7 +173,12 @@ class Night:
         if wait_until(lambda: len(self.place.journal("account_closed")) > seen, 30, "a limit"):
             began = self.place.journal("account_closed")[-1]["t"]
             opened = len(self.place.journal("account_opened"))
-            wait_until(lambda: len(self.place.journal("account_opened")) > opened, 60, "open")
+            # Meanwhile all else may wait for the person, and only an agent finds it open again.
+            wait_until(
+                lambda: self.look() or len(self.place.journal("account_opened")) > opened,
+                60,
+                "open",
+            )
             self.pauses.append(("claude", began, time.time() - began))
 
 

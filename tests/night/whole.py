@@ -72,7 +72,7 @@ def _go_through(night: Night, kills: int) -> None:
         if number == kills // 2:
             night.limit()
         if night.ended < night.size:
-            wait_until(night.place.agents, 30, "an agent works")
+            wait_until(lambda: night.look() or night.place.agents(), 30, "an agent works")
         night.kill(number)
 
 
