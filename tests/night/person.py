@@ -175,7 +175,9 @@ class Night:
             opened = len(self.place.journal("account_opened"))
             # Meanwhile all else may wait for the person, and only an agent finds it open again.
             wait_until(
-                lambda: self.look() or len(self.place.journal("account_opened")) > opened,
+                lambda: (
+                    self.goes_on(self.size) or len(self.place.journal("account_opened")) > opened
+                ),
                 60,
                 "open",
             )

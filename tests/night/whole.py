@@ -71,8 +71,7 @@ def _go_through(night: Night, kills: int) -> None:
             night.pause()
         if number == kills // 2:
             night.limit()
-        if night.ended < night.size:
-            wait_until(lambda: night.look() or night.place.agents(), 30, "an agent works")
+        wait_until(lambda: night.goes_on(night.size) or night.place.agents(), 30, "an agent works")
         night.kill(number)
 
 
