@@ -45,7 +45,7 @@ BOUNDS = {
     # Worktrees that are used again, and looked at file for file: 24. Who stands in one: 11. Steps
     # as forks of their worker, one git for all lookups, turns of checkouts: 22, and 16 calls of
     # git for an attempt instead of 40.
-    "life_functions": Bound(1738, slack=14),
+    "life_functions": Bound(1755, slack=14),
     "life_files": Bound(191),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -74,7 +74,7 @@ BOUNDS = {
     "functions": Bound(6676, slack=30),
     "classes": Bound(1033, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(118191, slack=1000),
+    "test_lines": Bound(118200, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
