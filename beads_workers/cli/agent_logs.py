@@ -20,6 +20,15 @@ HEAD_BYTES = 1 << 14
 _WORDS = ("> ", "failed: ")
 _BEGINS = re.compile(r"\[beads-workers\] agent .{1,200}, adapter (\w{1,60})(?:,|$)")
 
+_SAID_AT = re.compile(rb'"timestamp": ?"([0-9T:.Z+-]{10,40})"')
+"""Time in a line of JSON of an agent, as claude writes it."""
+
+
+def said_at(line: bytes) -> str:
+    """Return when an agent said this line of its log, as the line has it; "" if it has no time."""
+    said = _SAID_AT.search(line) if line.startswith(b"{") else None
+    return said[1].decode() if said else ""
+
 
 class ReadableLog:
     """Filter for the lines of a log, given in order and without line ends."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.agent_logs import of_tail
+from beads_workers.cli.agent_logs import of_tail, said_at
 from beads_workers.cli.attempts import log_path
 from beads_workers.core.text import as_shown, counted
 from beads_workers.ui.agents import epoch_of
@@ -23,9 +22,6 @@ LOG_BYTES_MAX = 8 << 20
 """Largest part of a log that is shown here: its end; ``logs`` shows all of it."""
 
 LOG_LINES_MAX = 50_000
-
-_SAID_AT = re.compile(rb'"timestamp": ?"([0-9T:.Z+-]{10,40})"')
-"""Time in a line of JSON of an agent, as claude writes it."""
 
 
 def _clock(at: float | None) -> str:
@@ -65,8 +61,8 @@ class LogFile:
             # Noise of agents is left out.
             if (shown := self._readable.line(line.decode("utf-8", "replace"))) is not None:
                 self.lines.append(as_shown(shown))
-                said = _SAID_AT.search(line) if line.startswith(b"{") else None
-                self.times.append(_clock(epoch_of(said[1].decode())) if said else now)
+                said = said_at(line)
+                self.times.append(_clock(epoch_of(said)) if said else now)
         if (dropped := len(self.lines) - LOG_LINES_MAX) > 0:
             self.first += dropped
             del self.lines[:dropped]

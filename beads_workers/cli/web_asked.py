@@ -36,9 +36,6 @@ DIFF_LINES_MAX = 4000
 NIGHTS_MAX = 60
 """Number of last nights whose reports are offered."""
 
-SAID_AT = re.compile(rb'"timestamp": ?"([0-9T:.Z+-]{10,40})"')
-"""When an agent said a line, in the JSON of the line."""
-
 Query = Mapping[str, str]
 
 
@@ -353,7 +350,7 @@ def log_part(
 
 
 def _readable(raw: Sequence[bytes], path: Path, begin: int) -> tuple[list[str], list[float | None]]:
-    from beads_workers.cli.agent_logs import ReadableLog, of_tail
+    from beads_workers.cli.agent_logs import ReadableLog, of_tail, said_at
     from beads_workers.ui.agents import epoch_of
 
     readable = of_tail(path) if begin else ReadableLog()
@@ -361,9 +358,8 @@ def _readable(raw: Sequence[bytes], path: Path, begin: int) -> tuple[list[str], 
     times: list[float | None] = []
     for line in raw:
         if (text := readable.line(line.decode("utf-8", "replace").rstrip("\r"))) is not None:
-            said = SAID_AT.search(line) if line.startswith(b"{") else None
             lines.append(_line(text))
-            times.append(epoch_of(said[1].decode()) if said else None)
+            times.append(epoch_of(said_at(line)))
     return lines, times
 
 

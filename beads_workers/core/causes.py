@@ -9,9 +9,10 @@ The report, ``status``, ``retry --cause`` and every list of quarantined issues f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import TypeVar
+from operator import attrgetter, itemgetter
+from typing import Any, TypeVar
 
 from beads_workers.core.text import printable
 
@@ -64,18 +65,23 @@ def _line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-def folded(
-    rows: Iterable[T], error: Callable[[T], str], issue_id: Callable[[T], str]
-) -> list[tuple[str, list[T]]]:
+ROW: Callable[[Mapping[str, Any]], tuple[str, str]] = itemgetter("error", "issue_id")
+"""What ``folded`` asks of rows as ``status --json`` has them."""
+
+OBJECT: Callable[[Any], tuple[str, str]] = attrgetter("error", "issue_id")
+
+
+def folded(rows: Iterable[T], of: Callable[[T], tuple[str, str]]) -> list[tuple[str, list[T]]]:
     """Return rows by cause, the largest group first, each with a text for people.
 
-    The text is the error itself if all errors of a group are equal, else their cause.
+    The text is the error itself if all errors of a group are equal, else their cause. ``of``: the
+    error and the issue of a row.
     """
     groups: dict[str, list[T]] = {}
     for row in rows:
-        groups.setdefault(cause_of(error(row), issue_id(row)), []).append(row)
+        groups.setdefault(cause_of(*of(row)), []).append(row)
     named = [
-        (error(alike[0]) if len({error(each) for each in alike}) == 1 else cause, alike)
+        (of(alike[0])[0] if len({of(each)[0] for each in alike}) == 1 else cause, alike)
         for cause, alike in groups.items()
     ]
     return sorted(named, key=lambda group: -len(group[1]))

@@ -317,16 +317,8 @@ class _WholeRun(Board):
                 self.all_notes.append(Note(now, level, text))
             case rec.GateRan():
                 self._gate(entry.record)
-            case rec.RunChanged("paused", reason):
-                self.pause = self.pause or Interval(now, None, reason)
-                self._begins(now)
-            case rec.RunChanged("waiting", reason):
-                self.wait = self.wait or Interval(now, None, reason)
-            case rec.RunChanged():
-                if self.pause is not None:
-                    self.pauses.append(replace(self.pause, ended=now))
-                    self.pause = None
-                self._begins(now)
+            case rec.RunChanged(state, reason):
+                self._run_changed(state, reason, now)
             case Resumed() as dropped:
                 self.dropped = dropped, now
             case rec.SourceTrouble() as failure:
@@ -345,8 +337,15 @@ class _WholeRun(Board):
             case _:
                 self._lived(entry.record, now)
 
-    def _begins(self, now: float) -> None:
-        if self.wait is not None:
+    def _run_changed(self, state: str, reason: str, now: float) -> None:
+        if state == "paused":
+            self.pause = self.pause or Interval(now, None, reason)
+        elif state == "waiting":
+            self.wait = self.wait or Interval(now, None, reason)
+        elif self.pause is not None:
+            self.pauses.append(replace(self.pause, ended=now))
+            self.pause = None
+        if state != "waiting" and self.wait is not None:
             self.waits.append(replace(self.wait, ended=now))
             self.wait = None
 

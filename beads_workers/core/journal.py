@@ -77,8 +77,7 @@ class Checkpointed(Record):
     asked of a person at ``asked_at`` (epoch seconds), until there is work again; with
     ``quarantined`` it waits for the answer. ``questions``: how many it has asked. ``answered``: a
     comment has answered it, so that it is opened even if it was closed. ``occupied``: who stands in
-    its worktree, for people. ``ahead``: the gate's verdict on
-    ``landing``, if that awaits approval.
+    its worktree, for people. ``ahead``: the gate's verdict on ``landing``, if that awaits approval.
     """
 
     issue_id: str

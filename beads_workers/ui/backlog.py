@@ -17,7 +17,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
-from beads_workers.core.causes import cause_of, folded
+from beads_workers.core.causes import OBJECT, ROW, cause_of, folded
 from beads_workers.core.facts import IssueFacts
 from beads_workers.core.model import PRIORITY_DEFAULT, IssueId, value
 from beads_workers.core.source import Seen
@@ -156,7 +156,7 @@ def grouped(rows: Iterable[IssueRow], order: str = "") -> tuple[Group, ...]:
         here = by_state.get(state, [])
         causes = [("", here)] if here else []
         if state is State.QUARANTINED:
-            causes = folded(here, lambda row: row.error, lambda row: row.issue_id)
+            causes = folded(here, OBJECT)
         groups += [Group(state, cause, tuple(alike)) for cause, alike in causes]
     return tuple(groups)
 
@@ -303,7 +303,7 @@ def entries(rows: Iterable[Mapping[str, Any]], unfolded: Collection[str]) -> lis
         if not key or len(alike) == 1:
             found += map(dict, alike)
             continue
-        ((cause, _),) = folded(alike, lambda row: row["error"], lambda row: row["issue_id"])
+        ((cause, _),) = folded(alike, ROW)
         ids = [row["issue_id"] for row in alike]
         found.append({**alike[0], "key": key, "error": cause, "issue_ids": ids})
         if key in unfolded:
@@ -313,7 +313,7 @@ def entries(rows: Iterable[Mapping[str, Any]], unfolded: Collection[str]) -> lis
 
 def by_cause(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return quarantined rows in the order of their causes, as ``entries`` wants them."""
-    causes = folded(rows, lambda row: row["error"], lambda row: row["issue_id"])
+    causes = folded(rows, ROW)
     return [row for _, alike in causes for row in alike]
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from beads_workers.core import journal as rec
-from beads_workers.core.causes import cause_of, folded, is_of
+from beads_workers.core.causes import ROW, cause_of, folded, is_of
 from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import INDEPENDENT
@@ -389,7 +389,7 @@ def by_cause(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
     ``rows``: as in ``quarantined`` of ``status --json``.
     """
-    groups = folded(rows, lambda row: row["error"], lambda row: row["issue_id"])
+    groups = folded(rows, ROW)
     causes = [cause for cause, _ in groups]
     for cause, alike in groups:
         first, count = alike[0], len(alike)

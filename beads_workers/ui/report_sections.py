@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from xml.etree.ElementTree import Element, tostring
 
-from beads_workers.core.causes import folded
+from beads_workers.core.causes import OBJECT, folded
 from beads_workers.core.history import (
     FAILURES,
     Attempt,
@@ -187,7 +187,7 @@ def figures(rows: Iterable[tuple[str, Child]]) -> Element:
 
 def quarantined(issues: list[IssueHistory]) -> Element:
     """Return the quarantined issues by cause, each cause with its issues."""
-    causes = folded(issues, lambda issue: issue.error, lambda issue: issue.issue_id)
+    causes = folded(issues, OBJECT)
     items = [
         _cause(cause, alike, QUARANTINED_ERROR_WIDTH if n < QUARANTINED_SHOWN else MANY_ERROR_WIDTH)
         for n, (cause, alike) in enumerate(causes)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from beads_workers.core.causes import folded
+from beads_workers.core.causes import OBJECT, folded
 from beads_workers.core.history import OUTCOMES, Attempt, Fate, History, IssueHistory
 from beads_workers.core.money import Spend
 from beads_workers.core.receipts import SHA_CHARS
@@ -428,7 +428,7 @@ def _quarantined(history: History, width: int) -> Iterator[Text]:
         return
     yield from _title("quarantined")
     reached = findings.last_progress(history)
-    causes = folded(quarantined, lambda issue: issue.error, lambda issue: issue.issue_id)
+    causes = folded(quarantined, OBJECT)
     for cause, alike in causes[:LISTED_MAX]:
         issue = alike[0]
         if len(alike) > 1:

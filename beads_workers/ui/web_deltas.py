@@ -22,7 +22,7 @@ import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beads_workers.core.causes import folded
+from beads_workers.core.causes import ROW, folded
 from beads_workers.ui.lines import ended_text
 
 Message = dict[str, Any]
@@ -80,9 +80,7 @@ class Snapshots:
     def _grouped(self, rows: list[Message]) -> list[Message]:
         """Return the quarantined issues by cause, worked out only if they have changed."""
         if self._causes[0] != rows:
-            groups = folded(
-                rows, lambda row: str(row.get("error") or ""), lambda row: str(row["issue_id"])
-            )
+            groups = folded(rows, ROW)
             self._causes = (
                 rows,
                 [

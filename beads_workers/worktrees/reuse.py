@@ -51,6 +51,7 @@ from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.runtime.beside import POOL
+from beads_workers.runtime.occupants import standing
 from beads_workers.worktrees import making, programs, removal
 from beads_workers.worktrees.git import GitError, git, names, pairs, unlock, unlock_all
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING
@@ -375,14 +376,8 @@ def keep(settings: Worktrees) -> list[WorktreeRecord]:
     """Take the worktrees that stay for the next run from their issues, and delete their branches;
     return their records."""
     records = Records(Path(settings.state_directory))
-    found = [record for record in kept(settings) if not _is_occupied(record.path)]
+    found = [record for record in kept(settings) if not standing(record.path)]
     return [_of_nobody(records, record) for record in found]
-
-
-def _is_occupied(folder: str) -> bool:
-    from beads_workers.runtime.occupants import standing  # The first attempts take none.
-
-    return bool(standing(folder))
 
 
 def _may_stay(record: WorktreeRecord) -> bool:
@@ -486,7 +481,7 @@ class _Taking:
         except Kept:
             self.records.set_over(self.record, None)
             raise
-        if _is_occupied(path):
+        if standing(path):
             raise Kept("a process is in it")
         fresh = self._as_noted(directory)
         seen = look(path)

@@ -66,12 +66,12 @@ ERRORS = [("w-1", "boom"), ("w-2", "w-2: line 7"), ("w-3", "w-3: line 9"), ("w-4
 
 
 def test_the_largest_group_stands_first_and_equal_errors_are_named_as_they_are() -> None:
-    found = folded(ERRORS, lambda row: row[1], lambda row: row[0])
+    found = folded(ERRORS, lambda row: (row[1], row[0]))
     assert [(cause, [row[0] for row in alike]) for cause, alike in found] == [
         ("#: line #", ["w-2", "w-3", "w-4"]),
         ("boom", ["w-1"]),
     ]
-    assert folded([("w-9", "exit 3"), ("w-8", "exit 3")], lambda r: r[1], lambda r: r[0]) == [
+    assert folded([("w-9", "exit 3"), ("w-8", "exit 3")], lambda r: (r[1], r[0])) == [
         ("exit 3", [("w-9", "exit 3"), ("w-8", "exit 3")])
     ]
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.agents_api import ModelApi
 from tests.support.bd import OLD, VERSIONS, BdProject
+from tests.support.browser import Browser
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet
 from tests.support.real_agents import AgentHome
@@ -70,6 +71,14 @@ def either_project(request: pytest.FixtureRequest, tmp_path: Path) -> EmbeddedPr
 def bd_project(request: pytest.FixtureRequest, tmp_path: Path) -> BdProject:
     """A fresh project of each generation of ``bd`` in turn."""
     return BdProject(tmp_path, request.param)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One for all tests of a file."""
+    opened = Browser(tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -33,34 +33,24 @@ from tests.support.fleet import PROGRAM, Fleet, until
 from tests.support.journals import HOSTILE_TITLES
 from tests.support.real_agents import AgentHome, git
 from tests.support.slow_line import SlowLine
-from tests.support.web import COMMIT, DIFFSTAT, QUESTION, Served, busy_night, full_house
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One for all of these tests."""
-    opened = Browser(tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
+from tests.support.web import (
+    COMMIT,
+    DIFFSTAT,
+    QUESTION,
+    Served,
+    busy_night,
+    drawn,
+    everything,
+    full_house,
+)
 
 
 @pytest.fixture
 def house(request: pytest.FixtureRequest) -> Iterator[Served]:
-    """A page that may control, of a fleet of so many workers with everything going on."""
-    served = Served(controls=True)
-    served.shown.begin()
-    ends = [("W1", f"e-{n}", HOSTILE_TITLES[n % 10], 1, n, n + 0.8, "error") for n in range(9)]
-    served.shown.add(ends)
-    served.tell(full_house(getattr(request, "param", 8)))
+    """A page of a fleet of so many workers, which ends with the test."""
+    served = everything(getattr(request, "param", 8))
     yield served
     served.close()
-
-
-def drawn(browser: Browser, url: str, width: int = 1280, **options: bool) -> Page:
-    """The page, once it shows a fleet."""
-    page = browser.open(url, width, **options)
-    page.until("document.querySelectorAll('#tiles dt').length > 0")
-    return page
 
 
 # --- looks ------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.browser import Browser, Page
 from tests.support.contrast import UNREADABLE
-from tests.support.journals import HOSTILE_TITLES
-from tests.support.web import Served, full_house
+from tests.support.web import Served, drawn, everything
 
 ROOT = Path(__file__).parents[2]
 VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then((found) =>
@@ -28,32 +27,13 @@ def axe() -> str:
     return Path(found.stdout.strip(), "node_modules/axe-core/axe.min.js").read_text()
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One for all of these tests."""
-    opened = Browser(tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
-
-
 @pytest.fixture
 def house() -> Iterator[Served]:
-    """A page that may control, of a fleet with everything going on."""
-    served = Served(controls=True)
-    served.shown.begin()
+    """A page that shows wall clocks, of a fleet with everything going on."""
+    served = everything()
     served.shown.say_once("clock", {"began_at": 1_795_830_000.0})
-    ends = [("W1", f"e-{n}", HOSTILE_TITLES[n % 10], 1, n, n + 0.8, "error") for n in range(9)]
-    served.shown.add(ends)
-    served.tell(full_house())
     yield served
     served.close()
-
-
-def drawn(browser: Browser, served: Served, width: int, **options: bool) -> Page:
-    """The page, once it shows a fleet."""
-    page = browser.open(served.url, width, **options)
-    page.until("document.querySelectorAll('#tiles dt').length > 0")
-    return page
 
 
 def violations(page: Page, axe: str) -> Any:
@@ -71,7 +51,7 @@ def violations(page: Page, axe: str) -> Any:
 def test_each_part_of_it_fits_can_be_read_and_is_without_a_finding(
     browser: Browser, house: Served, axe: str, width: int, dark: bool
 ) -> None:
-    page = drawn(browser, house, width, dark=dark)
+    page = drawn(browser, house.url, width, dark=dark)
 
     def check(what: str) -> None:
         assert violations(page, axe) == [], what
@@ -104,7 +84,7 @@ def test_each_part_of_it_fits_can_be_read_and_is_without_a_finding(
 
 
 def test_axe_sees_what_is_wrong(browser: Browser, house: Served, axe: str) -> None:
-    page = drawn(browser, house, 1280)
+    page = drawn(browser, house.url, 1280)
     page.value("document.getElementById('more').removeAttribute('aria-label')")
     page.value("document.getElementById('more').textContent = ''")
     assert [each[0] for each in violations(page, axe)] == ["button-name"]
@@ -113,7 +93,7 @@ def test_axe_sees_what_is_wrong(browser: Browser, house: Served, axe: str) -> No
 
 @pytest.mark.parametrize("width", [400, 1280])
 def test_the_keyboard_alone_reaches_everything(browser: Browser, house: Served, width: int) -> None:
-    page = drawn(browser, house, width)
+    page = drawn(browser, house.url, width)
     name = "(e => e.id || e.classList[0] || e.tagName)(document.activeElement)"
     outlined = "getComputedStyle(document.activeElement).outlineStyle !== 'none'"
     seen = []

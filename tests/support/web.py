@@ -19,6 +19,7 @@ from beads_workers.ui.backlog import of_snapshot
 from beads_workers.ui.web import Body, WebServer
 from beads_workers.ui.web_shown import Message, Shown
 from tests.support import landings
+from tests.support.browser import Browser, Page
 from tests.support.journals import HOSTILE_TITLES
 from tests.ui.snapshots import after, agents_at_work, closed, ended, fleet
 
@@ -177,6 +178,23 @@ class Viewer:
             self._rest += self._unzip.decompress(data) if self._unzip else data
         found, _, self._rest = self._rest.partition(end)
         return found
+
+
+def everything(workers: int = 8) -> Served:
+    """A page that may control, of a fleet of so many workers with everything going on."""
+    served = Served(controls=True)
+    served.shown.begin()
+    ends = [("W1", f"e-{n}", HOSTILE_TITLES[n % 10], 1, n, n + 0.8, "error") for n in range(9)]
+    served.shown.add(ends)
+    served.tell(full_house(workers))
+    return served
+
+
+def drawn(browser: Browser, url: str, width: int = 1280, **options: bool) -> Page:
+    """The page, once it shows a fleet."""
+    page = browser.open(url, width, **options)
+    page.until("document.querySelectorAll('#tiles dt').length > 0")
+    return page
 
 
 def full_house(workers: int = 8) -> Message:
