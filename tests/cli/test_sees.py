@@ -100,14 +100,14 @@ def test_land_asks_the_same(project: Project) -> None:
 
 
 def test_a_conviction_beside_the_first_attempts_drains_the_run(project: Project) -> None:
-    """It runs three times to convict, which takes longer than the check of the base."""
+    """It runs three times to convict; here each of them takes longer than the check of the base."""
     agent = project.folder.parent / "agent"
     agent.write_text("#!/bin/sh\ncat >/dev/null\nsleep 1\necho done >$BW_ISSUE_ID.txt\n")
     agent.chmod(0o755)
     (project.folder / "beads-workers.toml").write_text(AGENT.format(folder=agent.parent))
     for title in map(str, range(20)):
         assert project.run("add", title).returncode == 0
-    slow = f"sleep 3; {WRONG}"
+    slow = f'test ! -s "$COUNT" || sleep 4; {WRONG}'
     done = project.run(*START, "--agent", "mine", "--verify", slow)
     assert done.returncode == 2, done
     assert "checked beside the first attempts" in done.stderr

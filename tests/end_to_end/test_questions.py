@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,9 @@ def test_a_comment_by_bd_answers_as_well(
     fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
     asked(fleet)
     until(lambda: project.read_all()[issue_id][0] == "blocked")
+    # What was written within the second of the question is the agent's own.
+    (first,) = fleet.journal("finished")
+    until(lambda: time.time() >= math.floor(first["t"]) + 1)
     project.bd("comments", "add", issue_id, "call it FOO")
     until(lambda: project.read_all()[issue_id][0] == "closed", 90)
     assert [outcome for outcome, _ in ends(fleet)] == ["question", "success"]
