@@ -12,14 +12,15 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers.cli.arguments import Json, StateDir
-from beads_workers.cli.client import find_state_directory
+from beads_workers.cli.client import ControlClient, find_state_directory
 from beads_workers.cli.completion import asked
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given, valid
 from beads_workers.cli.waiting import Waiting, waiting
 from beads_workers.core.text import json_line, printable
-from beads_workers.exits import EXIT_UNKNOWN
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN
+from beads_workers.runtime.locks import is_locked
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +80,7 @@ def _answer(
         for each in named:
             print(_shown(rows[each]))
     text = text_given(typed, f"beads-workers answer {' '.join(named)}")
-    answers = _write(found, directory, [rows[each] for each in named], text)
+    answers = give(found, directory, [rows[each] for each in named], text)
     if as_json:
         print(json_line({"answered": named}))
     else:
@@ -100,7 +101,7 @@ def _ask_each(found: Waiting, directory: Path) -> None:
             print()
             return
         if text:
-            report(_write(found, directory, [row], valid(text)), as_json=False)
+            report(give(found, directory, [row], valid(text)), as_json=False)
         print()
 
 
@@ -111,10 +112,13 @@ def _shown(row: dict[str, Any]) -> str:
     return "\n".join([f"{title}{by} asks:", *(f"  {line}" for line in lines)])
 
 
-def _write(
+def give(
     found: Waiting, directory: Path, rows: Sequence[dict[str, Any]], text: str
 ) -> dict[str, Any]:
-    """Write the answer into the tracker, and only then have the issues go on."""
+    """Write the answer into the tracker, and only then have the issues go on.
+
+    Once it is there, a fleet that starts, ends or reads it meanwhile goes on with it by itself.
+    """
     from beads_workers.cli.source_listing import editable
     from beads_workers.core.model import IssueId
     from beads_workers.core.source import Action, Result, Settlement
@@ -124,15 +128,26 @@ def _write(
     with editable() as tracker:
         for issue_id in ids:
             tracker.comment(issue_id, text, tracker.actor)
-        if found.client is None:
-            settled = tracker.settle([Settlement(Action.REOPEN, i, read_first=True) for i in ids])
-            wrong = [s for s in settled if s.result is not Result.APPLIED]
-            if wrong:
-                what = "; ".join(f"{s.settlement.issue_id}: {s.error}" for s in wrong)
-                hint = "the comment is there: the next start finds it"
-                raise CommandError(f"answered, and not opened: {printable(what)}", hint)
-            return {"text": f"answered: {' '.join(ids)}; the next start goes on with it"}
-    return found.client.ask("bw.answer", {"issue_ids": ids})
+        if found.client is not None:
+            return _tell(found.client, ids)
+        settled = tracker.settle([Settlement(Action.REOPEN, i, read_first=True) for i in ids])
+    if all(each.result is Result.APPLIED for each in settled):
+        return {"text": f"answered: {' '.join(ids)}; the next start goes on with it"}
+    # A fleet has just started, or was killed before it had parked the issue.
+    who = "the fleet that just started" if is_locked(directory / "lock") else "the next start"
+    return {"text": f"answered: {' '.join(ids)}; {who} finds it"}
+
+
+def _tell(client: ControlClient, ids: Sequence[str]) -> dict[str, Any]:
+    try:
+        answer = client.ask("bw.answer", {"issue_ids": ids})
+    except CommandError as error:
+        if error.exit_code != EXIT_NOT_RUNNING:
+            raise
+        return {"text": f"answered: {' '.join(ids)}; the next start goes on with it"}
+    if answer.get("not_found"):
+        return {"text": f"answered: {' '.join(ids)}; the fleet has read it"}
+    return answer
 
 
 def _wait_out_the_second(rows: Sequence[dict[str, Any]]) -> None:

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from beads_workers.cli.answer import give
+from beads_workers.cli.client import connect
+from beads_workers.cli.waiting import Waiting
 from tests.agents_api import ModelApi
 from tests.support.agent_projects import AgentBdProject, AgentProject
 from tests.support.bd import NEW, OLD
@@ -89,6 +92,23 @@ def test_an_answer_without_a_fleet_is_read_by_the_next_one(
     later: Fleet = start(project, *OPTIONS, "--agent", "claude", "--until-empty")
     assert later.wait(90) == 0, later.said()
     assert git(project.folder, "show", "bw-landing/main:a.py").strip() == "FOO"
+
+
+@pytest.mark.parametrize("knew", [True, False])
+def test_an_answer_that_the_fleet_has_already_read_was_given(
+    start: Any, project: AgentProject, monkeypatch: pytest.MonkeyPatch, knew: bool
+) -> None:
+    """The fleet listens by itself, or starts, while the person's command writes the comment."""
+    fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
+    row = asked(fleet)
+    assert fleet.call("answer", row["issue_id"], "call it FOO").returncode == 0
+    until(lambda: fleet.journal("answered"))
+    monkeypatch.chdir(project.folder)
+    directory = project.folder / ".beads-workers"
+    found = Waiting(connect(directory) if knew else None, [row], [])
+    said = give(found, directory, [row], "call it FOO")
+    what = "the fleet has read it" if knew else "the fleet that just started finds it"
+    assert said == {"text": f"answered: {row['issue_id']}; {what}"}
 
 
 @pytest.mark.peers
