@@ -21,8 +21,8 @@ from beads_workers.core.model import value
 MESSAGES_MAX = 1000
 """Number of answers that are remembered by id: a repetition comes within a few lines."""
 
-PROCESSES_MAX = 6
-"""Number of killed processes of a session that are told apart: each doubles what a total may be."""
+PARTS_MAX = 8
+"""Number of parts of killed processes that are told apart: each doubles what a total may be."""
 
 ByModel = Mapping[str, Usage]
 
@@ -32,8 +32,8 @@ class Totals:
     """Usage of a session at the end of its last process; to be kept and given to the next one.
 
     ``reported``: the last total that a process of the session reported, by model. ``unreported``:
-    usage beyond it, of each process that ended without a total: the session may have saved some of
-    them and others not.
+    usage beyond it, of processes that ended without a total: the last answer of each, which may be
+    cut, and those before it. The session may have saved some of these parts and others not.
     """
 
     session: str = ""
@@ -47,7 +47,7 @@ class Totals:
 
     def plus(self, more: Iterable[Usage], prices: Prices, *, begun: bool) -> Totals:
         """Return these with more usage of a killed process; ``prices``: those by which it is
-        counted; ``begun``: its first part is the last of ``unreported``."""
+        counted; ``begun``: what was heard of its last answer is the last of ``unreported``."""
         priced = (_priced(usage, prices) for usage in more)
         before = self.unreported[-1] if begun and self.unreported else {}
         earlier = self.unreported[:-1] if before else self.unreported
@@ -70,7 +70,7 @@ def from_object(fields: object) -> Totals:
     killed = fields.get("unreported")
     # Earlier versions had one sum for all of them.
     each = killed if isinstance(killed, list) else [killed]
-    unreported = filter(None, map(_from_lists, each[:PROCESSES_MAX]))
+    unreported = filter(None, map(_from_lists, each[:PARTS_MAX]))
     return Totals(session, _from_lists(fields.get("reported")), tuple(unreported))
 
 
@@ -129,14 +129,23 @@ class Increments:
         """
         if self._reported is not None:
             return Totals(self._session, self._reported)
-        own = _sum(_priced(usage, prices) for usage in self._emitted.values())
-        unreported = (*self._last.unreported, own) if own else self._last.unreported
+        own = (_sum(_priced(each, prices) for each in part) for part in self._parts())
+        unreported = (*self._last.unreported, *filter(None, own))
         return Totals(self._session, self._last.reported, _at_most(unreported))
+
+    def _parts(self) -> Iterable[list[Usage]]:
+        """Return the usage before the last answer, and that answer."""
+        last = next(reversed(self._messages.values()), _NOTHING)
+        before = [
+            usage.minus(last) if model == last.model else usage
+            for model, usage in self._emitted.items()
+        ]
+        return [usage for usage in before if usage.tokens], [last] if last.tokens else []
 
     def _base(self, total: ByModel) -> ByModel:
         """Return the base of the total: the one that leaves the tokens nearest to those reported.
 
-        Candidates: nothing; the last total; and that with the usage of any of the processes that
+        Candidates: nothing; the last total; and that with any of the parts of processes that
         were killed since. With equal distance, the base that covers more wins.
         """
         last = self._last
@@ -165,9 +174,9 @@ _NOTHING = Usage()
 
 def _at_most(processes: tuple[ByModel, ...]) -> tuple[ByModel, ...]:
     """Return these, the oldest as one if there are too many."""
-    if len(processes) <= PROCESSES_MAX:
+    if len(processes) <= PARTS_MAX:
         return processes
-    oldest = processes[: len(processes) - PROCESSES_MAX + 1]
+    oldest = processes[: len(processes) - PARTS_MAX + 1]
     return (_sum(u for each in oldest for u in each.values()), *processes[len(oldest) :])
 
 

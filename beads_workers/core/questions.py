@@ -74,7 +74,7 @@ class Questions:
         if self._effects.epoch < floor(last) + 1:
             self._effects.timers.set_earlier(LISTEN, self._effects.now + 1.0)
             return ()
-        self.hurry()
+        self._listen_at = 0.0
         return tuple(self._remarks)
 
     def written(self, remarks: Sequence[tuple[Remark, str]]) -> None:
@@ -83,10 +83,6 @@ class Questions:
             text = "" if error else f"answered: {remark.issue_id}"
             for ticket in self._remarks.pop(remark):
                 self._effects.ask(Answer(ticket, text, error))
-
-    def hurry(self) -> None:
-        """Read the comments now: a person says that there is an answer."""
-        self._listen_at = 0.0
 
     def read(self, conversations: Sequence[Conversation]) -> None:
         """Take in the comments: an answered issue is opened again, and goes on."""

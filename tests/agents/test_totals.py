@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from beads_workers.agents.events import Usage
 from beads_workers.agents.totals import (
     MESSAGES_MAX,
-    PROCESSES_MAX,
+    PARTS_MAX,
     Increments,
     Totals,
     from_object,
@@ -170,15 +170,36 @@ def test_a_total_after_several_kills_counts_only_its_own_process(
     assert tokens_and_money(process.increments)[0] == own
 
 
+@settings(deadline=None)
+@given(st.lists(st.lists(COUNTS, min_size=1, max_size=4), min_size=1, max_size=3), COUNTS)
+def test_a_killed_process_has_saved_all_but_the_answer_in_which_it_was_killed(
+    killed: list[list[int]], own: int
+) -> None:
+    last, saved = Totals(), 0
+    for answers in killed:
+        process = Process(last, saved, cumulative=True)
+        for number, tokens in enumerate(answers):
+            process.answer(number, tokens)
+        saved += sum(answers[:-1])
+        last = from_object(json.loads(json.dumps(process.usage.totals().to_object())))
+    limited = Process(last, saved, cumulative=True)
+    saved = limited.result()
+    assert tokens_and_money(limited.increments)[0] == 0
+    process = Process(limited.usage.totals(), saved, cumulative=True)
+    process.answer(99, own)
+    process.result()
+    assert tokens_and_money(process.increments)[0] == own
+
+
 def test_more_killed_processes_than_are_told_apart_are_summed() -> None:
     last = Totals()
-    for number in range(2 * PROCESSES_MAX):
+    for number in range(2 * PARTS_MAX):
         usage = Increments(last)
         usage.begin("s")
         usage.answer(f"m{number}", used(100))
         last = usage.totals()
-    assert len(last.unreported) == PROCESSES_MAX
-    assert last.tokens == 2 * PROCESSES_MAX * 110
+    assert len(last.unreported) == PARTS_MAX
+    assert last.tokens == 2 * PARTS_MAX * 110
 
 
 def test_totals_of_an_earlier_version_are_those_of_one_process() -> None:

@@ -127,17 +127,36 @@ def test_a_comment_of_before_the_question_answers_nothing() -> None:
     assert play.core.issues.known["a"].standing is Standing.ASKED
 
 
-def test_comments_are_read_every_half_minute_and_at_once_if_a_person_says_so() -> None:
+def test_comments_are_read_every_half_minute() -> None:
     play = waiting()
     listens(play)
     play.quiet()
     play.wait(limits.LISTEN_SECONDS / 2)
     assert play.round_trip is None or not play.round_trip.listen
+
+
+def test_who_has_written_the_comment_says_so_and_the_issue_is_opened_by_the_next_round_trip() -> (
+    None
+):
+    play = waiting()
+    listens(play)
     play.quiet()
+    commands = play.do(AnsweredInTracker(T, (IssueId("a"),)))
+    assert playbook.of(commands, Answer) == [Answer(T, "answered: a")]
+    assert settles(play).action is Action.REOPEN
+    goes_on(play)
+
+
+def test_an_answer_before_the_question_is_in_the_tracker_opens_the_issue_after_that() -> None:
+    play = Play(policy=ASKS)
+    play.working("a")
+    asks(play)
+    assert play.settlement().action is Action.ASK
     (said,) = playbook.of(play.do(AnsweredInTracker(T, (IssueId("a"),))), Answer)
     assert said.error == ""
-    play.quiet() if play.round_trip and not play.round_trip.listen else None
-    assert play.round_trip is not None and play.round_trip.listen == ("a",)
+    play.answer()
+    assert settles(play).action is Action.REOPEN
+    goes_on(play)
 
 
 REMARK = Remark(IssueId("a"), "FOO", "ann")

@@ -63,6 +63,11 @@ class Night:
         return self.place.fleets[-1]
 
     @property
+    def workers(self) -> int:
+        """Of each fleet."""
+        return min(8, max(3, self.size // 3))
+
+    @property
     def branch(self) -> str:
         """Where branches land."""
         return f"bw-landing/{self._checked_out}"
@@ -78,8 +83,7 @@ class Night:
 
     def begin(self, *more: str) -> None:
         """Start a fleet as before."""
-        workers = str(min(8, max(3, self.size // 3)))
-        self.place.start("-n", workers, *OPTIONS, "--verify", VERIFY, "--web", *more)
+        self.place.start("-n", str(self.workers), *OPTIONS, "--verify", VERIFY, "--web", *more)
 
     def done(self) -> int:
         """Issues that are closed."""

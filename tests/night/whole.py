@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -146,12 +146,29 @@ SAMPLES = 5
 
 
 def _waits(night: Night) -> Iterator[float]:
-    """Yield the seconds from each answer to the attempt that is given it, without kills between."""
+    """Yield the seconds from each answer, or the first worker that was free afterwards, to the
+    attempt that is given it, where neither a kill nor a pause came between."""
+    stops = [*night.kills, *(began for _, began, _ in night.pauses)]
+    rows = night.place.journal("started", "finished")
     for issue_id, at in night.answered.items():
-        begun = [r["t"] for r in night.place.journal("started") if r["issue_id"] == issue_id]
-        later = [t for t in begun if t > at - SLACK]
-        if later and not any(at - SLACK < killed < later[0] for killed in night.kills):
-            yield max(0.0, later[0] - at)
+        of_issue = [r for r in rows if r["issue_id"] == issue_id and r["e"] == "started"]
+        later = [r for r in of_issue if r["t"] > at - SLACK]
+        in_pause = any(began < at < began + seconds for _, began, seconds in night.pauses)
+        if not later or in_pause or any(at - SLACK < stop < later[0]["t"] for stop in stops):
+            continue
+        of_run = [r for r in rows if r["run"] == later[0]["run"]]
+        yield max(0.0, later[0]["t"] - _free(of_run, at, night.workers))
+
+
+def _free(rows: Sequence[dict[str, Any]], at: float, workers: int) -> float:
+    """When a worker was free, not before this time. ``rows``: of one run, in order."""
+    running, since = 0, at
+    for row in rows:
+        if row["t"] > at and running < workers:
+            break
+        running += 1 if row["e"] == "started" else -1
+        since = max(at, row["t"])
+    return since
 
 
 def _session(end: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ from beads_workers.core.source import Remark
 class AnsweredInTracker(FleetRequest):
     """A person answers these issues.
 
-    ``text``: "" if each has a comment in the tracker already, which is to be read now; else the
-    answer to one issue, which the fleet writes there. ``author``: who says so.
+    ``text``: "" if each has a comment in the tracker already; else the answer to one issue, which
+    the fleet writes there. ``author``: who says so.
     """
 
     issue_ids: tuple[IssueId, ...]
@@ -39,16 +39,17 @@ class AnsweredInTracker(FleetRequest):
         return cls(ticket, found, text.strip(), author.strip())
 
     def answer(self, fleet: Control) -> None:
-        """Read the comments now; each issue that has an answer goes on."""
-        questions = fleet.parts.questions
-        waiting = {issue.issue_id for issue in questions.waiting()}
-        unknown = [each for each in self.issue_ids if each not in waiting]
-        if self.text and not unknown:
-            questions.write(self.ticket, Remark(self.issue_ids[0], self.text, self.author))
-            fleet.parts.round_trips.wake()
+        """Have the issues go on: an attempt reads its answer from the comments."""
+        parts = fleet.parts
+        parts.round_trips.wake()
+        if not self.text:
+            goes_on = parts.retry_state.answered
+            unknown = [each for each in self.issue_ids if not goes_on(each, commented=True)]
+        elif any(issue.issue_id in self.issue_ids for issue in parts.questions.waiting()):
+            parts.questions.write(self.ticket, Remark(self.issue_ids[0], self.text, self.author))
             return
-        questions.hurry()
-        fleet.parts.round_trips.wake()
+        else:
+            unknown = [*self.issue_ids]
         fleet.done(self.ticket, self.issue_ids, unknown, "answered", "no question is open")
 
 
