@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.night import compressed, cost, learning, money, truth, whole
+from tests.night import answering, compressed, cost, learning, money, truth, whole
 from tests.night.figures import Row, as_object, table
 from tests.night.ground import say
 from tests.support.bd import NEW, OLD
@@ -28,6 +28,7 @@ PROOFS: dict[str, Proof] = {
     "learning": learning.prove,
     "money": money.prove,
     "cost": cost.prove,
+    "answering": answering.prove,
     "whole": whole.prove,
 }
 

@@ -126,8 +126,6 @@ def _answered(night: Night, rows: Rows) -> None:
     waits = sorted(_waits(night))
     shown = f"{waits[len(waits) // 2]:.1f}; {waits[-1]:.1f}" if waits else "none"
     rows.count(f"seconds to the next attempt, {len(waits)} without a kill: median; most", shown)
-    if len(waits) >= SAMPLES:
-        rows.at_most("the median of them", waits[len(waits) // 2], RESUMES, " s")
 
 
 def _was_shut(night: Night, issue_id: str) -> bool:
@@ -137,12 +135,6 @@ def _was_shut(night: Night, issue_id: str) -> bool:
     began = max(r["t"] for r in of_issue if r["e"] == "started")
     closed = [r["t"] for r in night.place.journal("account_closed") if r["agent"] == asked["agent"]]
     return any(asked["t"] < at < began for at in closed)
-
-
-RESUMES = 5.0
-"""Seconds from an answer to the attempt that goes on with it, if a worker is free."""
-SAMPLES = 5
-"""Answers without a kill behind them, fewer of which show nothing: all workers may be busy."""
 
 
 def _waits(night: Night) -> Iterator[float]:
