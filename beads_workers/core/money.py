@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.night import NightSoFar, run_of
 from beads_workers.core.receipts import Receipt, Tokens
+
+Part = TypeVar("Part")
 
 CUT = ("timeout", "lost", "cancelled")
 """Outcomes of attempts whose agent was ended in the middle of an answer, if it was at work."""
@@ -28,22 +31,34 @@ def unpriced_of(receipt: Receipt) -> int:
     return receipt.tokens.total if receipt.money is None else receipt.unpriced
 
 
+class ToldLater(Generic[Part]):
+    """Parts of the usage without a price for which a later attempt of the same session pays: its
+    total has at least the tokens that were heard of the session by then."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, int] = {}
+        self._waiting: dict[str, list[Part]] = {}
+
+    def add(self, part: Part, receipt: Receipt) -> list[Part]:
+        """Return the parts for which this receipt, the next one, pays. ``part``: this one's."""
+        session = receipt.session
+        if not session:
+            return []
+        heard = self._heard[session] = self._heard.get(session, 0) + receipt.tokens.total
+        if unpriced_of(receipt):
+            self._waiting.setdefault(session, []).append(part)
+        elif receipt.money and _reported(receipt) >= heard:
+            return self._waiting.pop(session, [])
+        return []
+
+
 def told_later(attempts: Iterable[tuple[str, Receipt]]) -> set[str]:
-    """Return the attempts without a price for which a later one of the same session paid: its total
-    has at least the tokens that were heard of the session by then.
+    """Return the attempts without a price for which a later one paid.
 
     ``attempts``: request ids and receipts, the oldest first.
     """
-    found, heard = set[str](), dict[str, int]()
-    waiting: dict[str, list[str]] = {}
-    for request_id, receipt in attempts:
-        session = receipt.session
-        heard[session] = heard.get(session, 0) + receipt.tokens.total
-        if unpriced_of(receipt):
-            waiting.setdefault(session, []).append(request_id)
-        elif session and receipt.money and _reported(receipt) >= heard[session]:
-            found.update(waiting.pop(session, ()))
-    return found
+    later = ToldLater[str]()
+    return {paid for request_id, receipt in attempts for paid in later.add(request_id, receipt)}
 
 
 def _reported(receipt: Receipt) -> int:
@@ -97,6 +112,7 @@ class Ledger:
         self.by_verdict: dict[str, Spend] = {}
         self.running: dict[str, UnderWay] = {}
         self.unreported: dict[str, UnderWay] = {}
+        self._told_later = ToldLater[tuple[int, list[Spend]]]()
 
     def ended(self, issue_id: str, receipt: Receipt | None, outcome: str = "") -> None:
         """Count the end of an attempt; ``outcome``: a value of ``model.OutcomeKind``."""
@@ -136,9 +152,12 @@ class Ledger:
             (self.by_agent, receipt.agent or "agent"),
             (self.by_verdict, receipt.verdict or "unknown"),
         )
-        for table, name in named:
-            table.setdefault(name, Spend()).add(receipt, was_cut=was_cut)
-        self.total.add(receipt, was_cut=was_cut)
+        spends = [self.total, *(table.setdefault(name, Spend()) for table, name in named)]
+        for spend in spends:
+            spend.add(receipt, was_cut=was_cut)
+        for tokens, paid in self._told_later.add((unpriced_of(receipt), spends), receipt):
+            for spend in paid:
+                spend.unpriced -= tokens
 
     def progress(self, issue_id: str, used: UnderWay) -> None:
         """Take over the total that a running attempt has used by now."""

@@ -142,6 +142,12 @@ def test_money_told_later_pays_for_what_its_total_includes(
     totals = {"session": session, "reported": {"m": [reported, 0, 0, 0, 0.5]}}
     told = Receipt("done", session=session, usage={"m": Tokens(500, 100)}, money=0.5, totals=totals)
     assert told_later([("r.1", cut), ("r.2", told)]) == later
+    ledger = Ledger()
+    ledger.ended("a", cut, "lost")
+    assert ledger.total.unpriced == ledger.by_issue["a"].unpriced == cut.tokens.total
+    ledger.ended("a", told, "success")
+    left = 0 if later else cut.tokens.total
+    assert ledger.total.unpriced == ledger.by_issue["a"].unpriced == left
     spend = Costs()
     spend.add_attempt(cut, was_cut=True, later=bool(later))
     assert (spend.unpriced, spend.later) == ((0, 1000) if later else (1000, 0))
