@@ -185,7 +185,9 @@ class Night:
                 60,
                 "open",
             )
-            self.pauses.append(("claude", began, time.time() - began))
+            # A look by the person takes its time, so the end is not when it is over.
+            opened_at = [r["t"] for r in self.place.journal("account_opened")[opened:]]
+            self.pauses.append(("claude", began, min([*opened_at, time.time()]) - began))
 
 
 def issue(number: int) -> dict[str, Any]:
