@@ -146,7 +146,7 @@ class OwnBranch:
 
     def _own_commits(self, name: str, head: str, tip: str) -> list[str]:
         """Return the first parents under ``head`` that nobody else has made, oldest first."""
-        now = refs_now(self.git)
+        now = refs_now(self.git, self.directory)
         others = {tip, *self.before.values()}
         for ref, found in now.items():
             attempts = ref.startswith((f"refs/heads/{BRANCHES}/", "refs/remotes/"))

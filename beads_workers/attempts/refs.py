@@ -12,7 +12,7 @@ from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees import programs
 from beads_workers.worktrees.git import BRANCHES, OWN_REFS, log_format, row_format, rows
 from beads_workers.worktrees.landed import LANDING, WHY
-from beads_workers.worktrees.loose import reflog
+from beads_workers.worktrees.loose import all_refs, reflog
 from beads_workers.worktrees.records import REFS_FILE
 
 STASH = "refs/stash"
@@ -21,8 +21,11 @@ OWN = (f"refs/heads/{BRANCHES}/", f"{OWN_REFS}/", "refs/remotes/")
 SHA_CHARS = 12
 
 
-def refs_now(git: Git) -> dict[str, str]:
-    """Return every ref with its object; raises ``GitError``."""
+def refs_now(git: Git, own: Path) -> dict[str, str]:
+    """Return every ref with its object; raises ``GitError``. ``own``: the worktree's git
+    directory."""
+    if (found := all_refs(own)) is not None:
+        return found
     output = git("for-each-ref", row_format("%(refname)", "%(objectname)"))
     return {row[0]: row[1] for row in rows(output, 2)}
 
@@ -37,7 +40,7 @@ def refs_at_first(git: Git, directory: Path) -> tuple[dict[str, str], bool]:
     try:
         kept = file.read_text("utf-8", "surrogateescape").split("\n")
     except OSError:
-        refs = refs_now(git)
+        refs = refs_now(git, directory)
         text = "".join(f"{found} {name}\n" for name, found in refs.items())
         # Whole or not at all: a ref that is missing in it counts as the attempt's own.
         programs.keep(directory)
@@ -49,9 +52,9 @@ def refs_at_first(git: Git, directory: Path) -> tuple[dict[str, str], bool]:
     return {name: found for found, _, name in pairs if name}, False
 
 
-def moved(git: Git, common: Path, before: Mapping[str, str]) -> Iterator[str]:
+def moved(git: Git, own: Path, common: Path, before: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each ref that moved since ``before``; raises ``GitError``."""
-    now = refs_now(git)
+    now = refs_now(git, own)
     for name in sorted({*before, *now}):
         old, new = before.get(name, ""), now.get(name, "")
         if old == new or name.startswith(OWN):

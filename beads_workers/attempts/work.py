@@ -161,7 +161,7 @@ class Workplace:
             return
         before, is_first = refs_at_first(self._git, directory)
         if begins:
-            self.refs = before if is_first else refs_now(self._git)
+            self.refs = before if is_first else refs_now(self._git, directory)
         places = directory, self._common()
         self.mine = OwnBranch(self._git, branch, before, self.base or "", *places)
         file = Path(top, ".git")
@@ -194,7 +194,9 @@ class Workplace:
     def moved(self) -> tuple[str, ...]:
         """Return what happened to other refs while the attempt ran, a line each; raises
         ``GitError``."""
-        return tuple(moved(self._git, self._common(), self.refs)) if self.mine is not None else ()
+        if self.mine is None:
+            return ()
+        return tuple(moved(self._git, self._git_directory(), self._common(), self.refs))
 
     def status(
         self, good: tuple[int, ...] = (0,)

@@ -232,7 +232,7 @@ class Lander:
                 self._refuse(add, "branch", self._trespass_text(commit))
                 return
             # Without a tip the remote was never reached: its state is not known yet.
-            if self._tip and self._is_there(add, self._repository.meets(add) == add.commit):
+            if self._tip and self._is_there(add, self._repository.contains(add, self._tip)):
                 return
         except CannotMeet as error:
             self._refuse(add, "branch", str(error))

@@ -8,7 +8,7 @@ its commits. It keeps no state of its own, and may be killed at any moment. Sour
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
@@ -105,6 +105,26 @@ def landing_folder(worktrees: Worktrees) -> Path:
     return places.landing_folder(*map(Path, paths))
 
 
+@dataclass(slots=True)
+class _History:
+    """What has landed up to ``tip``, and still counts, the oldest first. ``at``: tips of the
+    branch, each with the number of commits that had landed there."""
+
+    tip: str = ""
+    at: dict[str, int] = field(default_factory=dict)
+    landed: list[LandedCommit] = field(default_factory=list)
+
+    def since(self, base: str) -> list[LandedCommit]:
+        """Return what has landed since one of the tips, the newest first."""
+        return self.landed[self.at[base] :][::-1]
+
+    def moved(self, tip: str, commit: str, landed: Sequence[LandedCommit]) -> None:
+        """The branch has moved from ``tip`` to a commit of ours."""
+        if tip == self.tip and not any(each.undoes for each in landed):
+            self.landed += landed
+            self.tip, self.at[commit] = commit, len(self.landed)
+
+
 class LandingRepository:
     """The repository. ``branch``: the integration branch. ``builder``: builds trains for the
     branch."""
@@ -120,7 +140,7 @@ class LandingRepository:
         self.remote = landing.remote or ""
         self._checkout = worktrees.checkout
         self._commits = set[str]()
-        self._history: tuple[str, str, list[LandedCommit]] = ("", "", [])
+        self._history = _History()
         self._followed_there: str | None = None
         self.builder = Builder(self.objects, self.tracker, landing.style, landing.form)
         self._ledger = ledger.ledger_ref(self.branch)
@@ -274,9 +294,11 @@ class LandingRepository:
     def landed_as(self, add: Add, tip: str) -> LandedCommit | None:
         """Return the commit by which this attempt landed, unless that was undone; None if there is
         none. Raises ``GitError``."""
-        if self._history[:2] != (add.base, tip):
-            self._history = (add.base, tip, still_landed(list(self.landed(add.base, tip))))
-        for each in self._history[2]:
+        history = self._history
+        if history.tip != tip or add.base not in history.at:
+            found = still_landed(list(self.landed(add.base, tip)))[::-1]
+            history = self._history = _History(tip, {tip: len(found), add.base: 0}, found)
+        for each in history.since(add.base):
             if _attempt_of(each) == _attempt_of(add):
                 return each
         return None
@@ -434,20 +456,19 @@ class LandingRepository:
         refs = (ref for issue_id in issue_ids for ref in _reopening(issue_id))
         delete_refs(self.common, *refs)
 
-    def meets(self, add: Add) -> str:
-        """Return the commit at which this branch leaves the integration branch: its own commit, if
-        that is contained. Raises ``CannotMeet`` with the reason, and ``GitError``."""
-        done = None
-        if is_object(add.commit):
-            done = self.objects.call("merge-base", self.ref, add.commit)
-        # Sixty branches may be added at once, all from one base: each costs one call.
-        named = (add.base, *(() if done is not None and done.status == 0 else (add.commit,)))
-        for name in named:
+    def contains(self, add: Add, tip: str) -> bool:
+        """Return whether the integration branch contains this branch. Raises ``CannotMeet`` if the
+        two have nothing in common, with the reason, and ``GitError``."""
+        for name in (add.base, add.commit):
             if not self._is_commit(name):
                 raise CannotMeet(f"there is no commit {printable(name, 80)}")
-        assert done is not None, "a commit has a name"
+        if self.objects.is_known_to_contain(tip, add.base) and self.builder.begins_at(
+            add.base, tip, add.commit
+        ):
+            return False
+        done = self.objects.call("merge-base", self.ref, add.commit)
         if done.status == 0:
-            return done.output.strip()
+            return done.output.strip() == add.commit
         if done.status != 1:
             raise failure(("merge-base",), done)
         shallow = self.objects.git("rev-parse", "--is-shallow-repository") == "true"
@@ -467,7 +488,7 @@ class LandingRepository:
         """Keep a train until ``unpin``. ``only``: no other one is being gated; forget those."""
         gone = self._pinned - {commit} if only else set[str]()
         self._pinned.add(commit)
-        self._set_pins(f"update {PINS}/{commit} {commit}\n", gone)
+        self._set_pins([f"update {PINS}/{commit} {commit}"], gone)
 
     def unpin(self, *, by_others: bool = False) -> None:
         """Forget the trains: none is being gated. ``by_others``: also trains that a killed lander
@@ -476,11 +497,10 @@ class LandingRepository:
             delete_refs(self.common, PINS)
             self._pinned.clear()
         elif self._pinned:
-            self._set_pins("", self._pinned)
+            self._set_pins([], self._pinned)
 
-    def _set_pins(self, update: str, gone: Set[str]) -> None:
-        stdin = update + "".join(f"delete {PINS}/{commit}\n" for commit in gone)
-        git(self.common, "update-ref", "--stdin", stdin=stdin)
+    def _set_pins(self, update: Sequence[str], gone: Set[str]) -> None:
+        self.objects.change_refs(*update, *(f"delete {PINS}/{commit}" for commit in gone))
         self._pinned = self._pinned - gone
 
     def land(
@@ -505,6 +525,8 @@ class LandingRepository:
             entry = self._entry(landed)
             self._publish(remote.RefMove(self.ref, tip, parent), entry)
             self._move(tip, parent, "landing: a train has passed", entry)
+            self.objects.moved(tip, parent)
+            self._history.moved(tip, parent, landed)
         return commits
 
     def _entry(self, landed: Sequence[LandedCommit]) -> remote.RefMove | None:
@@ -513,9 +535,9 @@ class LandingRepository:
             return None
         before = self.commit_of(self._ledger) or ""
         parents = [before] if before else []
-        return remote.RefMove(
-            self._ledger, before, ledger.entry_commit(self.common, parents, landed)
-        )
+        tree = ledger.empty_tree(self.common)
+        entry = self.objects.commit(tree, parents, ledger.entry_text(landed))
+        return remote.RefMove(self._ledger, before, entry)
 
     def _publish(self, move: remote.RefMove, entry: remote.RefMove | None) -> None:
         if not self.remote:

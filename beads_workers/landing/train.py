@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from beads_workers.core.commit_form import CommitForm
 from beads_workers.core.landing import Add
@@ -28,7 +29,6 @@ from beads_workers.landing.message import (
     split,
 )
 from beads_workers.worktrees.git import (
-    FALLBACK_IDENTITY,
     GitCall,
     GitError,
     GitNoAnswer,
@@ -44,7 +44,7 @@ from beads_workers.worktrees.git import (
     rows,
 )
 from beads_workers.worktrees.ledger import LandedCommit
-from beads_workers.worktrees.lookup import Lookup
+from beads_workers.worktrees.lookup import Differences, Lookup, Refs, Scratch
 
 GIT_SECONDS = 120.0
 """Time limit for a call of git, in seconds. A merge takes milliseconds; a merge driver, or a
@@ -133,6 +133,9 @@ class Objects:
     _contained: set[tuple[str, str]] = field(default_factory=set)
     """Pairs of a commit and one of its ancestors, which never change."""
     _lookup: Lookup | None = None
+    _differences: Differences | None = None
+    _scratch: Scratch | None = None
+    _refs: Refs | None = None
 
     @property
     def _places(self) -> dict[str, str]:
@@ -147,9 +150,12 @@ class Objects:
         """Return the object that a name means now, followed to this kind; None if there is none.
         Raises ``GitError``."""
         if self._lookup is None:
-            places = self._places | {"GIT_WORK_TREE": self.common}  # It is there for certain.
-            self._lookup = Lookup(self.common, places, GIT_SECONDS)
+            self._lookup = Lookup(self.common, self._bare, GIT_SECONDS)
         return self._lookup.find(name, kind)
+
+    @property
+    def _bare(self) -> dict[str, str]:
+        return self._places | {"GIT_WORK_TREE": self.common}  # It is there for certain.
 
     def call(self, *arguments: str, stdin: str = "", author: Sequence[str] = ()) -> GitCall:
         """Call git without a checkout; raises ``GitNoAnswer``."""
@@ -182,11 +188,22 @@ class Objects:
         return self._trees[commit]
 
     def commit(self, tree: str, parents: Iterable[str], message: str = "-") -> str:
-        """Write a scratch commit, which nobody signs."""
-        named = [word for parent in parents for word in ("-p", parent)]
-        commit = self.git(*FALLBACK_IDENTITY, "commit-tree", tree, *named, stdin=f"{message}\n")
+        """Write a scratch commit, which nobody signs; raises ``GitError`` and ``OSError``."""
+        if self._scratch is None:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            self._scratch = Scratch(Path(f"{self.folder}.commit"), self._bare, GIT_SECONDS)
+        commit = self._scratch.commit(tree, parents, f"{message}\n")
         self._trees[commit] = tree
         return commit
+
+    def change_refs(self, *changes: str) -> None:
+        """Change refs of ours; raises ``GitError``. See ``Refs``."""
+        if self._refs is None:
+            self._refs = Refs(self.common, self._bare, GIT_SECONDS)
+        try:
+            self._refs.change(*changes)
+        except GitNoAnswer:  # A lock that a killed git has left, perhaps: a call removes it.
+            self.git("update-ref", "--stdin", stdin="".join(f"{line}\n" for line in changes))
 
     def contains(self, commit: str, other: str) -> bool:
         """Return whether ``other`` is ``commit`` or one of its ancestors; raises ``GitError``."""
@@ -197,6 +214,15 @@ class Objects:
         if found and is_object(commit) and is_object(other):
             self._contained.add(of)
         return found
+
+    def is_known_to_contain(self, commit: str, other: str) -> bool:
+        """Return whether ``contains`` holds, as far as that is known without git."""
+        return commit == other or (commit, other) in self._contained
+
+    def moved(self, tip: str, commit: str) -> None:
+        """Note that ``commit`` stands on ``tip``, and so contains all that is known of it."""
+        of_tip = {other for each, other in self._contained if each == tip}
+        self._contained |= {(commit, other) for other in (tip, *of_tip)}
 
     def merge(self, ours: str, theirs: str) -> str | Conflict:
         """Return the tree of both commits merged; raises ``CannotMerge``, ``GitError`` and
@@ -213,7 +239,9 @@ class Objects:
 
     def changed(self, tree: str, other: str) -> list[str]:
         """Return the names of the files in which two trees differ."""
-        found = names(self.git("diff-tree", "-r", "-z", "--name-only", tree, other))
+        if self._differences is None:
+            self._differences = Differences(self.common, self._bare, GIT_SECONDS)
+        found = self._differences.between(tree, other)
         if self._stands == tree and not any(map(_is_attributes, found)):
             self._stands = other
         return found
@@ -281,6 +309,15 @@ class TrackerFiles:
         return folder == ".beads-workers"
 
 
+class _Branch(NamedTuple):
+    """``newest``: the last commit; ``commits``: those without merges, the oldest first;
+    ``parents``: of all that are its own."""
+
+    newest: _About
+    commits: list[AgentCommit]
+    parents: frozenset[str]
+
+
 @dataclass(slots=True)
 class Builder:
     """Builder of trains: couples passengers. ``style``: one of ``LANDING_STYLES``."""
@@ -290,8 +327,9 @@ class Builder:
     style: str = "squash"
     form: CommitForm = field(default_factory=CommitForm)
     _known: dict[str, _About] = field(default_factory=dict)
-    _branches: dict[str, tuple[_About, list[AgentCommit]]] = field(default_factory=dict)
+    _branches: dict[str, _Branch] = field(default_factory=dict)
     _who: tuple[str, ...] | None = None
+    _signs: bool | None = None
 
     def couple(self, onto: str, passenger: Passenger) -> Coupled | Conflict:
         """Merge the passenger onto this commit; raises ``GitError`` and ``OSError``."""
@@ -332,10 +370,8 @@ class Builder:
         """Write the commits that land on ``tip``, signed if the user signs. Return the last one of
         each group, and the entries for the ledger. ``verified``: the tree of the last one, if a
         gate has passed; ``train``: the issues in it. Raises ``GitError``."""
-        objects, parent, last, landed = self.objects, tip, list[str](), list[LandedCommit]()
-        asked = ("config", "--type=bool", "--default=false", "commit.gpgSign")
-        signs = objects.git(*asked) == "true"
-        who = identity(objects.common)
+        parent, last, landed = tip, list[str](), list[LandedCommit]()
+        signs, who = self._signature()
         signer = self._signer(who)
         end = groups[-1][-1] if groups and groups[-1] else None
         for group in groups:
@@ -349,6 +385,15 @@ class Builder:
             last.append(parent)
         return last, landed
 
+    def _signature(self) -> tuple[bool, tuple[str, ...]]:
+        """Return whether the user signs, and as of ``identity``: read once."""
+        if self._signs is None:
+            asked = ("config", "--type=bool", "--default=false", "commit.gpgSign")
+            self._signs = self.objects.git(*asked) == "true"
+        if self._who is None:
+            self._who = identity(self.objects.common)
+        return self._signs, self._who
+
     def _write(
         self, change: PlannedCommit, parent: str, text: str, who: Sequence[str], *, signs: bool
     ) -> str:
@@ -358,6 +403,7 @@ class Builder:
             author = change.author if change.author[0] else ()
             return self.objects.git(*commit, stdin=text, author=author)
         except GitError as error:
+            self._signs = self._who = None  # A person may mend that.
             if not signs or isinstance(error, GitNoAnswer):
                 raise
             raise CannotSign(
@@ -426,8 +472,7 @@ class Builder:
         body, found = (text, []) if with_trailers else split(text)
         message = sealed(Message(f"{subject}\n\n{body}".rstrip(), tuple(found)), (), "")
         named = [word for each in parents for word in ("-p", each)]
-        self._who = identity(self.objects.common) if self._who is None else self._who
-        made_by = (*self._who, "commit-tree", tree, *named)
+        made_by = (*self._signature()[1], "commit-tree", tree, *named)
         while (made := self.objects.git(*made_by, stdin=message, author=author)) == words:
             time.sleep(SAME_SECONDS)  # In the same second it would be the same commit.
         return made
@@ -461,8 +506,9 @@ class Builder:
         if replayed and replayed[-1].tree == merged:
             yield from replayed
             return
-        (author, *_), commits = self._branch(onto, add.commit)
-        message = landed_message(self.form, add, commits, _written(author))
+        branch = self._branch(onto, add.commit)
+        author = branch.newest[0]
+        message = landed_message(self.form, add, branch.commits, _written(author))
         second = (add.commit,) if self.style == "merge" else ()
         yield PlannedCommit(merged, message, author, second, of=_of(add))
 
@@ -495,9 +541,12 @@ class Builder:
             (self._known[commit],) = self._read("-1", commit).values()
         return self._known[commit]
 
-    def _branch(self, onto: str, commit: str) -> tuple[_About, list[AgentCommit]]:
-        """Return the message of the branch's last commit, and its commits without merges, the
-        oldest first."""
+    def begins_at(self, base: str, onto: str, commit: str) -> bool:
+        """Return whether the branch has commits that ``onto`` has not, and the first stands on
+        ``base``; False if it is too long to tell. Raises ``GitError``."""
+        return base in self._branch(onto, commit).parents
+
+    def _branch(self, onto: str, commit: str) -> _Branch:
         if commit not in self._branches:
             read = self._read("--topo-order", f"--max-count={COMMITS_MAX}", f"{onto}..{commit}")
             own = [
@@ -506,7 +555,8 @@ class Builder:
                 if " " not in parents
             ]
             newest = next(iter(read.values()), None) or self._about(commit)
-            self._branches[commit] = newest, own
+            parents = frozenset(each for _, named in read for each in named.split(" "))
+            self._branches[commit] = _Branch(newest, own, parents)
         return self._branches[commit]
 
     def _read(self, *asked: str) -> dict[tuple[str, str], _About]:

@@ -64,15 +64,16 @@ def entry_text(entries: Sequence[LandedCommit]) -> str:
 
 def entry_commit(folder: str, parents: Iterable[str], entries: Sequence[LandedCommit]) -> str:
     """Write a commit of the ledger; raises ``GitError``."""
-    tree = _empty_tree(folder)
+    tree = empty_tree(folder)
     named = [word for parent in parents for word in ("-p", parent)]
     made = (*FALLBACK_IDENTITY, "-c", "commit.gpgSign=false", "commit-tree", tree, *named)
     return git(folder, *made, stdin=entry_text(entries)).strip()
 
 
 @functools.cache
-def _empty_tree(folder: str) -> str:
-    """Write the tree without files, once: the entries keep it."""
+def empty_tree(folder: str) -> str:
+    """Write the tree without files, once, and return its name; raises ``GitError``. The entries
+    keep it."""
     return git(folder, "mktree", stdin="").strip()
 
 

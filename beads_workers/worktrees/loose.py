@@ -8,7 +8,9 @@ file) is no answer: then git is asked. The agent can write these files, as it ca
 from __future__ import annotations
 
 import os
+import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from beads_workers.worktrees.git import is_object
@@ -21,6 +23,56 @@ def loose_ref(common: Path, ref: str) -> str:
     """Return the commit that the file of a ref names; "" if only git can tell."""
     name = _line(common / ref)
     return name if is_object(name) else ""
+
+
+def all_refs(own: Path) -> dict[str, str] | None:
+    """Return every ref with its object, as ``for-each-ref`` lists them in a linked worktree; None
+    if only git can tell. ``own``: the worktree's git directory."""
+    named = _line(own / "commondir")
+    common = own / named
+    if not named or (common / "reftable").exists():
+        return None
+    found, symbolic = dict[str, str](), dict[str, str]()
+    try:
+        for name, file in _loose_files(own, common):
+            line = _line(file)
+            if line.startswith("ref: "):
+                symbolic[name] = line.removeprefix("ref: ")
+            elif is_object(line) and not _ODD_NAME.search(name):
+                found[name] = line
+            elif file.exists():
+                return None
+        # Read last: a ref that was packed meanwhile is there.
+        packed = _packed(common)
+    except OSError:
+        return None
+    found = packed | found
+    return found | {name: found[to] for name, to in symbolic.items() if to in found}
+
+
+_OWN_REFS = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
+"""Refs that each worktree has for itself."""
+
+_ODD_NAME = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|/\.|\.$")
+
+
+def _loose_files(own: Path, common: Path) -> Iterator[tuple[str, Path]]:
+    for directory in (common, own):
+        for folder, _, files in os.walk(directory / "refs"):
+            below = f"{folder[len(str(directory)) + 1 :]}/"
+            if (directory == own) == below.startswith(_OWN_REFS):
+                names = (name for name in files if not name.endswith(".lock"))
+                yield from ((below + name, Path(folder, name)) for name in names)
+
+
+def _packed(common: Path) -> dict[str, str]:
+    """Return the packed refs; raises ``OSError``."""
+    try:
+        text = (common / "packed-refs").read_text("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return {}
+    rows = (row.partition(" ") for row in text.split("\n") if row[:1] not in ("", "#", "^"))
+    return {name: commit for commit, _, name in rows}
 
 
 def is_free(common: Path, ref: str) -> bool:

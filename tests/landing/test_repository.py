@@ -117,12 +117,12 @@ def test_what_was_undone_may_land_again(world: LandingWorld) -> None:
 def test_a_commit_that_is_not_there_or_has_no_full_name_is_no_branch(world: LandingWorld) -> None:
     repository = world.repository()
     add = world.work("a", {"a": "1"})
-    assert repository.meets(add) == add.base
+    assert not repository.contains(add, repository.tip())
     tree = git(world.top, "rev-parse", "HEAD^{tree}")
     for name in ("0" * 40, "main", "--help", tree):
         for one in (replace(add, commit=name), replace(add, base=name)):
             with pytest.raises(GitError, match=f"no commit {name}"):
-                repository.meets(one)
+                repository.contains(one, repository.tip())
 
 
 def test_a_shallow_clone_lands_what_began_in_it_and_says_what_it_cannot(
@@ -143,7 +143,7 @@ def test_a_shallow_clone_lands_what_began_in_it_and_says_what_it_cannot(
     stranger = shallow.commit(shallow.desk, {"x": "1"})
     add = replace(shallow.work("b", {"b": "1"}), commit=stranger)
     with pytest.raises(GitError, match="fetch --unshallow"):
-        repository.meets(add)
+        repository.contains(add, repository.tip())
 
 
 # --- moving ---------------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ def test_history_that_is_not_shared_is_no_conflict(world: LandingWorld) -> None:
     with pytest.raises(CannotMerge, match="unrelated histories"):
         repository.builder.couple(repository.tip(), add)
     with pytest.raises(GitError, match="no history in common"):
-        repository.meets(add)
+        repository.contains(add, repository.tip())
 
 
 # --- as git merge does it -------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.worktrees.git import GitHangs, GitNoAnswer
-from beads_workers.worktrees.lookup import Lookup
+from beads_workers.worktrees.git import GitError, GitHangs, GitNoAnswer
+from beads_workers.worktrees.lookup import Differences, Lookup, Refs, Scratch
 from tests.support.repository import commit, git, make_repository
 
 
@@ -70,7 +70,7 @@ def test_a_git_that_hangs_is_given_up(lookup: Lookup, monkeypatch: pytest.Monkey
     (pid,) = set(gits(os.getpid())) - before
     os.kill(pid, signal.SIGSTOP)
     monkeypatch.setenv("BEADS_WORKERS_GIT_SECONDS", "0.2")
-    monkeypatch.setattr("beads_workers.worktrees.lookup.TRIES_MAX", 1)
+    monkeypatch.setattr("beads_workers.worktrees.staying.TRIES_MAX", 1)
     with pytest.raises(GitHangs):
         lookup.find("HEAD", "commit")
     assert set(gits(os.getpid())) == before
@@ -118,3 +118,52 @@ def test_a_forked_process_has_a_git_of_its_own(lookup: Lookup) -> None:
     assert {lookup.find("HEAD", "commit") for _ in range(5)} == {found}
     assert os.waitpid(child, 0)[1] == 0
     lookup.close()
+
+
+NAMES = ("a", "b c", 'q"uote', "new\nline", "\udcff", "end-0", "end-1\nb")
+
+
+def test_trees_differ_as_git_says_whatever_the_names_are(top: Path) -> None:
+    differences = Differences(f"{top}/.git", {"GIT_DIR": f"{top}/.git"}, 5.0)
+    before, trees = set(gits(os.getpid())), list[str]()
+    for name in NAMES:
+        commit(top, name, "x\n")
+        trees.append(git(top, "rev-parse", "HEAD^{tree}"))
+    assert differences.between(trees[0], trees[0]) == []
+    assert differences.between(trees[0], trees[-1]) == sorted(NAMES[1:], key=os.fsencode)
+    (pid,) = set(gits(os.getpid())) - before
+    os.kill(pid, signal.SIGKILL)
+    assert differences.between(trees[-1], trees[-2]) == [NAMES[-1]], "a killed one is replaced"
+    with pytest.raises(GitError):
+        differences.between("f" * 40, trees[0])
+
+
+def test_a_scratch_commit_is_a_commit_as_git_writes_it(top: Path) -> None:
+    scratch = Scratch(top.parent / "scratch", {"GIT_DIR": f"{top}/.git"}, 5.0)
+    tree, head = git(top, "rev-parse", "HEAD^{tree}"), git(top, "rev-parse", "HEAD")
+    made = [scratch.commit(tree, parents, "ä\n\ntext\n") for parents in ((), (head,))]
+    merge = scratch.commit(tree, made, "merge\n")
+    assert git(top, "log", "-1", "--format=%T %P %an <%ae> %s", merge) == (
+        f"{tree} {made[0]} {made[1]} beads-workers <beads-workers@localhost> merge"
+    )
+    assert git(top, "log", "-1", "--format=%B", made[0]) == "ä\n\ntext"
+    git(top, "update-ref", "refs/bw/scratch", merge)
+    assert "error" not in git(top, "fsck", "--strict", "--no-dangling")
+    with pytest.raises(GitError):
+        scratch.commit("no tree", (), "x")
+
+
+def test_refs_change_all_or_none(top: Path) -> None:
+    refs, head = Refs(f"{top}/.git", {"GIT_DIR": f"{top}/.git"}, 5.0), git(top, "rev-parse", "HEAD")
+    refs.change(f"update refs/bw/train/a {head}", f"update refs/bw/train/b {head}")
+    refs.change("delete refs/bw/train/a", f"update refs/bw/train/c {head}")
+
+    def there() -> list[str]:
+        return git(top, "for-each-ref", "--format=%(refname)", "refs/bw").split()
+
+    assert there() == ["refs/bw/train/b", "refs/bw/train/c"]
+    with pytest.raises(GitError):
+        refs.change("delete refs/bw/train/b", f"update refs/bw/train/d {'f' * 40}")
+    assert there() == ["refs/bw/train/b", "refs/bw/train/c"]
+    refs.change("delete refs/bw/train/b", "delete refs/bw/train/gone")
+    assert there() == ["refs/bw/train/c"], "what is gone already is deleted"

@@ -173,3 +173,33 @@ def test_git_is_asked_for_places_that_are_not_as_it_made_them(
     change(own)
     assert loose.places(worktree(own)) is None
     assert loose.places(own.common.parent) is None
+
+
+def test_all_refs_are_those_that_git_lists(own: OwnBranch, tmp_path: Path) -> None:
+    checkout, worktree, directory = tmp_path / "checkout", tmp_path / "worktree", own.directory
+
+    def listed() -> dict[str, str]:
+        rows = git(worktree, "for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+        return dict(row.split(" ") for row in rows)
+
+    head = git(checkout, "rev-parse", "HEAD")
+    git(checkout, "tag", "-a", "-m", "one", "v1")
+    git(checkout, "update-ref", "refs/remotes/origin/main", head)
+    git(checkout, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
+    git(checkout, "symbolic-ref", "refs/remotes/origin/gone", "refs/remotes/origin/nothing")
+    git(checkout, "update-ref", "refs/bisect/of-the-checkout", head)
+    git(worktree, "update-ref", "refs/worktree/own", head)
+    git(worktree, "update-ref", "refs/stash", head)
+    assert loose.all_refs(directory) == listed()
+    git(checkout, "pack-refs", "--all")
+    git(checkout, "branch", "later")
+    commit(checkout, "cart.py", "total = 1\n")
+    git(checkout, "update-ref", "-d", "refs/remotes/origin/main")
+    (checkout / ".git/refs/heads/x.lock").write_text("half")
+    assert loose.all_refs(directory) == listed()
+    assert "refs/heads/x.lock" not in listed()
+    broken = checkout / ".git/refs/heads/broken"
+    broken.write_text("half")
+    assert loose.all_refs(directory) is None, "git is asked"
+    broken.unlink()
+    assert loose.all_refs(tmp_path) is None, "no worktree"

@@ -57,13 +57,15 @@ def find_leads(worktrees: Worktrees, verify: str) -> tuple[Lead, ...]:
 
 def top_of(worktrees: Worktrees) -> Path:
     """Return the top of the user's checkout; raises ``GitError``."""
-    return _top_of(worktrees.checkout)
+    return _places(worktrees.checkout)[0]
 
 
 @functools.cache
-def _top_of(checkout: str) -> Path:
-    (top,) = answers(git(checkout, *questions("--show-toplevel")))
-    return Path(top).resolve()
+def _places(checkout: str) -> tuple[Path, Path]:
+    """Return the top of the checkout, and its index."""
+    asked = questions("--show-toplevel", "--absolute-git-dir")
+    top, directory = answers(git(checkout, *asked), 2)
+    return Path(top).resolve(), Path(directory, "index")
 
 
 def _inside(top: Path, place: str | Path) -> str | None:
@@ -189,12 +191,19 @@ def _go(top: Path) -> Iterator[Lead]:
             yield Lead(work, to, "GOWORK is set", "GOWORK=off ")
 
 
+@functools.lru_cache(maxsize=1)
+def _listed(top: Path, index: tuple[int, ...]) -> list[str]:
+    """Return the manifests in the index, which is a new file whenever it changes."""
+    patterns = (f":(top,glob)**/{name}" for name in MANIFESTS)
+    return names(git(str(top), "ls-files", "-z", "--full-name", "--", *patterns))
+
+
 def _manifests(top: Path) -> Iterator[Lead]:
     """Yield a lead for each manifest of the project that contains the checkout's own path."""
     try:
-        patterns = (f":(top,glob)**/{name}" for name in MANIFESTS)
-        listed = names(git(str(top), "ls-files", "-z", "--full-name", "--", *patterns))
-    except GitError:
+        index = _places(str(top))[1].stat()
+        listed = _listed(top, (index.st_ino, index.st_mtime_ns, index.st_size))
+    except (GitError, OSError):
         return
     path = re.compile(rf"{re.escape(str(top))}(/[^\s'\"#,)}}\]]*)?(?=[\s'\"#,)}}\]]|$)")
     homes = (Path.home() / ".cargo/config.toml", Path.home() / ".config/uv/uv.toml")
