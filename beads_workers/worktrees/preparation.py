@@ -101,7 +101,7 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         if taken is None and (freed is None or freed.kept is None):
             _copy_files(settings, record)
         is_set_up = freed.kept is not None if freed else taken is not None and not taken.sets_up
-        if settings.setup is not None and not is_set_up:
+        if not is_set_up:
             _run_set_up(settings, record)
         if settings.reuse:
             reuse.note(settings, records, record, freed.kept if freed else None)
@@ -140,6 +140,12 @@ def _freed(asked: Preparation, records: Records, base: str) -> reuse.FreedWorktr
     return reuse.take(asked.worktrees, records, base, asked.run_id)
 
 
+def fill(settings: Worktrees, record: WorktreeRecord) -> None:
+    """Copy files into a new worktree, and set it up; raises ``CannotPrepare``."""
+    _copy_files(settings, record)
+    _run_set_up(settings, record)
+
+
 def _copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
     folder = os.path.normpath(f"{record.path}/{settings.prefix}")
     try:
@@ -151,7 +157,8 @@ def _copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
 
 
 def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
-    assert settings.setup is not None
+    if settings.setup is None:
+        return
     added = making.environment(settings, record)
     making.set_up(settings.setup, added["PWD"], added)
     if left := making.left_by_set_up(record.path):
@@ -229,7 +236,7 @@ def _begin(
             token=taken.record.token if taken else new_token(),
         )
         if taken is None:
-            record = replace(record, path=_new_path(settings, records, record.name))
+            record = replace(record, path=new_path(settings, records, record.name))
         if (left := records.find(record.name)) is not None:
             if left.issue_id != record.issue_id or left.attempt != record.attempt:
                 continue
@@ -240,7 +247,7 @@ def _begin(
     raise making.CannotPrepare(f"attempt {asked.attempt} has left {NAMES_MAX} worktrees")
 
 
-def _new_path(settings: Worktrees, records: Records, name: str) -> str:
+def new_path(settings: Worktrees, records: Records, name: str) -> str:
     """Return the path of a new worktree. One that may be used again has no issue in its name."""
     if not settings.reuse:
         return f"{settings.folder}/{name}"
