@@ -16,7 +16,6 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from types import TracebackType
 
 from beads_workers.core.plain import from_plain, to_plain
 from beads_workers.core.settings import Worktrees
@@ -52,12 +51,7 @@ class MadeMeanwhile:
             self._process.stdin.write(json.dumps(to_plain(self._worktrees)).encode() + b"\n")
             self._process.stdin.flush()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
