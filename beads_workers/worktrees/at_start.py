@@ -93,14 +93,10 @@ def make_free(settings: Worktrees, records: Records) -> WorktreeRecord:
         name = f"again-{token[:8]}"
         path = preparation.new_path(settings, records, name)
         record = WorktreeRecord(name, "", 0, "", base, path, settings.common, "", POOL, token)
-        lock = records.begin(record)
-        try:
-            records.mark(record, making.add_worktree(settings, record), settings)
-        except BaseException:
-            os.close(lock)
-            removal.discard(records, record)
-            raise
+        lock = records.begin(record)  # From here on nobody else makes one at this path.
     try:
+        with making.alone(settings.common):
+            records.mark(record, making.add_worktree(settings, record), settings)
         with turn(record.common):
             git(path, "reset", "--hard", "--quiet")
         preparation.fill(settings, record)
@@ -118,7 +114,6 @@ def main() -> int:
     settings = from_plain(Worktrees, json.loads(sys.stdin.readline()))
     if not os.fork():
         make(settings)
-        os._exit(0)
     return 0
 
 

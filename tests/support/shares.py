@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import date
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 WHOLE, SOME = 100, 30
 """Examples of hypothesis for each test that names no number: its own default, and our share."""
@@ -25,8 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """The mark ``share`` and the profile of hypothesis, before any test file is read."""
     config.addinivalue_line("markers", "share(n): one of n cases is drawn, but --every-version")
     config.addinivalue_line("markers", "daily(n): one of n tests of this file is drawn each day")
-    settings.register_profile("some", max_examples=SOME)
-    settings.load_profile("default" if config.getoption("every_version") else "some")
+    # A busy machine is no fault of a test.
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("whole", suppress_health_check=slow)
+    settings.register_profile("some", max_examples=SOME, suppress_health_check=slow)
+    settings.load_profile("whole" if config.getoption("every_version") else "some")
 
 
 @pytest.hookimpl(trylast=True)
