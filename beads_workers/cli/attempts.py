@@ -102,12 +102,13 @@ def _worktree_diff(record: WorktreeRecord) -> list[str]:
     lines, cut = diff(record.path, "--stat=76", "--patch", base)
     new = names(git(record.path, "ls-files", "-z", "--others", "--exclude-standard"))
     head = [f"{diff_line(record.branch)}, in its worktree now: {diff_line(record.path)}"]
-    head += [f"new, not added: {diff_line(name)}" for name in new[:NEW_FILES_MAX]]
+    head += [f"{NEW_FILE}{diff_line(name)}" for name in new[:NEW_FILES_MAX]]
     head += [f"and {len(new) - NEW_FILES_MAX} more"] if len(new) > NEW_FILES_MAX else []
     return _whole(head, lines, cut=cut)
 
 
 NEW_FILES_MAX = 20
+NEW_FILE = "new, not added: "
 
 
 def _tip(where: str, view: AttemptView) -> str:
@@ -159,7 +160,8 @@ def _commit(folder: str, name: str) -> str:
 
 def _whole(head: list[str], lines: list[str], *, cut: bool) -> list[str]:
     if not lines:
-        return [*head, "", "nothing is changed"]
+        other = "nothing else" if any(line.startswith(NEW_FILE) for line in head) else "nothing"
+        return [*head, "", f"{other} is changed"]
     rest = ["", "(cut here: 'git diff' shows the rest)"] if cut else []
     return [*head, "", *lines, *rest]
 

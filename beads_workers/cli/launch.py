@@ -137,7 +137,7 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         named = [printable(shlex.quote(row["issue_id"])) for row in quarantined]
         again = " ".join(named) if len(named) <= SHOWN_MAX else "--all"
         return (
-            f"'beads-workers logs {named[0]}' says why; 'beads-workers retry {again}' tries again"
+            f"'beads-workers logs {named[-1]}' says why; 'beads-workers retry {again}' tries again"
         )
     if ended.get("questions"):
         return "'beads-workers answer' asks you one question after the other; then start again"

@@ -365,8 +365,9 @@ class BranchLanded(Record):
 class LandingEnded(Record):
     """An issue's work does not land as it is.
     ``verdict``: ``mend`` (its agent goes on at once), ``requeue``, ``quarantined``, or ``shelve``
-    (the run ends). For ``why`` to ``against`` see ``landing.Refused``; they are empty if the issue
-    was shelved or is not wanted any more. ``repairs``: how often it has come back by now."""
+    (the run ends, or a person approves it first, as ``text`` says then). For ``why`` to ``against``
+    see ``landing.Refused``; they are empty if the issue was shelved or is not wanted any more.
+    ``repairs``: how often it has come back by now."""
 
     issue_id: str
     verdict: str

@@ -330,11 +330,14 @@ def kept_text(why: str, add: Add | None) -> str:
     return f"{why}; its branch is kept: {branch}; 'beads-workers land {add.issue_id}' lands it"
 
 
+AWAITS = "awaits approval"
+
+
 def shelve_note(add: Add | None) -> str:
     """Return the tracker's note for people about an issue whose branch waits."""
     branch = add.branch or add.commit[:12] if add else "its branch"
     if add is not None and add.awaits:
-        return f"beads-workers: done, and {branch} awaits approval"
+        return f"beads-workers: done, and {branch} {AWAITS}"
     how = "the next 'beads-workers start' or 'beads-workers land' lands it and closes this"
     return f"beads-workers: done, and {branch} has not landed yet; {how}"
 

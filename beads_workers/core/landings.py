@@ -206,8 +206,9 @@ class Landings:
         if issue.state is not IssueState.LANDING:
             return
         issue_id = IssueId(issue.issue_id)
-        self._tasks.move(issue, IssueStimulus.SHELVE, rec.LandingEnded(issue_id, "shelve"))
         awaits = issue.landing is not None and issue.landing.awaits
+        shelved = rec.LandingEnded(issue_id, "shelve", text=ld.AWAITS if awaits else "")
+        self._tasks.move(issue, IssueStimulus.SHELVE, shelved)
         note = ld.shelve_note(issue.landing)
         shelve = Settlement(Action.SHELVE, issue_id, note, awaits=awaits)
         self._round_trips.enqueue(self._looked_at(shelve, issue))

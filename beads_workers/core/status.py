@@ -464,11 +464,13 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
             f"{counted(len(held), 'issue')} in progress, held by {who}",
             f"why {held[0]}; release {'--abandoned' if runs else held[0]}",
         )
-    if quarantined := list(board.quarantined):
+    if quarantined := board.quarantined:
         again = " ".join(quarantined) if len(quarantined) <= TYPED_MAX else "--all"
+        newest, (_, error) = list(quarantined.items())[-1]
+        which = ", the newest" if len(quarantined) > 1 else ""
         yield (
-            f"{len(quarantined)} quarantined: look at the reason, then try again",
-            f"logs {quarantined[0]}; retry {again}",
+            f"{len(quarantined)} quarantined{which}: {printable(error, ASKED_WIDTH)}",
+            f"logs {newest}; retry {again}",
         )
 
 

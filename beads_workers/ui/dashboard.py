@@ -46,7 +46,9 @@ from beads_workers.ui.viewer import (
 # The four rows at the top: the fleet, its progress, its queue, and the tracker.
 
 
-ROWS = 4
+ROWS, ROWS_FOLDED = 4, 2
+FULL_ROWS = 24
+"""Height of the terminal from which the head is not folded."""
 TALL_ROWS = 30
 """Height of the terminal from which rare events get more than one row."""
 AGENTS_ROWS_MAX = 3
@@ -74,8 +76,18 @@ RUN_STYLES = {
 }
 
 
-def head(snapshot: Fields, look: Look, age: float, columns: int) -> Iterator[Text]:
-    """Yield the ``ROWS`` rows of the head."""
+def head_rows(rows: int) -> int:
+    """Return the number of rows of the head."""
+    return ROWS if rows >= FULL_ROWS else ROWS_FOLDED
+
+
+def head(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> Iterator[Text]:
+    """Yield the rows of the head; folded, the tracker has a place only if there is trouble."""
+    if head_rows(rows) == ROWS_FOLDED:
+        yield brief(snapshot, look, age, columns, needs=False)
+        well = snapshot["source_state"]["state"] == "ok"
+        yield _queue(snapshot, age, columns) if well else _tracker(snapshot, age, columns)
+        return
     yield _fleet(snapshot, look, age, columns)
     yield _progress(snapshot, look, age, columns)
     yield _queue(snapshot, age, columns)
@@ -86,9 +98,9 @@ ONE_ROW = (*ATTEMPT, Pane.HELP, Pane.PAGE)
 """Panes that have one row of the fleet above them: the rest of the screen is theirs."""
 
 
-def brief(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
-    """Return the head in one row, for panes that need the others."""
-    queue, needs = snapshot["queue"], needing_you(snapshot)
+def brief(snapshot: Fields, look: Look, age: float, columns: int, *, needs: bool = True) -> Text:
+    """Return the head in one row. ``needs``: say what the rows below it would say, too."""
+    queue = snapshot["queue"]
     state = snapshot["state"] if snapshot["running"] else "ended"
     done, whole = _done_of(snapshot)
     replay, narrow = look.role is Role.REPLAY, columns < QUEUE_COLUMNS_SHORT
@@ -96,14 +108,23 @@ def brief(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     row.add(" replay" if replay else "", style="time").add(" " if narrow else "  ")
     row.add(state, style=RUN_STYLES.get(state, "strong"))
     row.add(f"  {done}/{whole} closed", style="strong")
-    row.add(f"  {queue['running']} running", style="muted")
-    if queue["quarantined"]:
-        row.add(
-            f"  {queue['quarantined']} {'quar.' if narrow else 'quarantined'}", style="bad.strong"
-        )
-    row.add(f"  {len(needs)} need you (!)" if needs else "", style="attention")
+    if needs:
+        row.add(f"  {queue['running']} running", style="muted")
+        _need(row, snapshot, short=narrow)
+    end = _end(snapshot, age)
+    row.add(f"  {end}" if width_of(end) + 2 <= row.room else "")
     up = whole_seconds(snapshot["uptime_seconds"] + (age if snapshot["running"] else 0.0))
     return row.fill(f"up {up} ".rjust(row.room) if row.room > len(up) + 5 else "").text()
+
+
+def _need(row: Row, snapshot: Fields, *, short: bool) -> None:
+    """Add how many issues are quarantined, and how many others wait for a person."""
+    quarantined, needs = snapshot["queue"]["quarantined"], needing_you(snapshot)
+    others = len(needs) - len(snapshot["quarantined"])
+    if quarantined:
+        row.add(f"  {quarantined} {'quar.' if short else 'quarantined'}", style="bad.strong")
+    row.add(f"  {others} need you" if others else "", style="attention")
+    row.add(" (!)" if needs else "", style="attention")
 
 
 def agents_rows(snapshot: Fields, rows: int) -> int:
@@ -145,11 +166,11 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     up = f" {time_of_day}up {whole_seconds(snapshot['uptime_seconds'] + age)} "
     row = Row(columns).add(" beads-workers", style="strong").add(role, style="time")
     project = (snapshot["project"] or "").rstrip("/").rpartition("/")[2]
-    row.add("  ").fill(
-        f"{project}  {snapshot['source'] or ''}  {snapshot['run_id'] or ''}",
-        "muted",
-        leave=len(shown) + 2 + 14 + len(time_of_day),
-    )
+    leave = len(shown) + 2 + 14 + len(time_of_day)
+    names = [project, snapshot["source"] or "", snapshot["run_id"] or ""]
+    while len(names) > 1 and width_of("  ".join(names)) > row.room - 2 - leave:
+        names.pop()
+    row.add("  ").fill("  ".join(names), "muted", leave=leave)
     row.add(f"  {shown}", style=RUN_STYLES.get(state, "strong"))
     return row.fill(up.rjust(row.room)).text()
 
@@ -255,9 +276,12 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
     least = min(36, max(17, columns - TRACKER_FIGURES))
     row.add(doing, least if columns < QUEUE_COLUMNS else 46, "time" if now else "muted")
     typical = calls["typical_seconds"]
-    each = f", {fine(typical)} each" if typical is not None else ""
-    per_done = f", {calls['per_done']:.2f} an issue" if calls["per_done"] is not None else ""
-    return row.fill(f"{calls['count']} calls{each}{per_done}", "muted").text()
+    figures = [f"{calls['count']} calls"]
+    figures += [f"{fine(typical)} each"] if typical is not None else []
+    figures += [f"{calls['per_done']:.2f} an issue"] if calls["per_done"] is not None else []
+    while len(figures) > 1 and width_of(", ".join(figures)) > row.room:
+        figures.pop()
+    return row.fill(", ".join(figures), "muted").text()
 
 
 # --- view ----------------------------------------------------------------------------------------
@@ -304,7 +328,7 @@ class Room:
         if self.wide:
             landing = min(LANDING_ROWS, self.rows // 2) if lands else 0
             return Layout(rows, left, landing, self.rows - landing)
-        landing = min(left - OUTCOMES_ROWS_MIN, LANDING_ROWS) if lands else 0
+        landing = min(left - OUTCOMES_ROWS_MIN, LANDING_ROWS, left // 2) if lands else 0
         landing = landing if landing >= LANDING_ROWS_MIN else 0
         left -= landing
         attempt = left // 2 if left // 2 >= ATTEMPT_ROWS_MIN else 0
@@ -321,7 +345,7 @@ def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> G
         if _is_full(look):
             bottom = bottom[-1:] if _says(look) else []
     else:
-        top = [*head(snapshot, look, age, columns), *agents(snapshot, age, columns, rows)]
+        top = [*head(snapshot, look, age, columns, rows), *agents(snapshot, age, columns, rows)]
         top += _needs(snapshot, columns, rows)
     room = Room(columns, rows - len(top) - len(bottom))
     middle = _padded(_middle(snapshot, look, age, room), columns, room.rows)
@@ -353,7 +377,9 @@ def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
     """Return the number of rows on a page of the list that the arrows move in."""
     if look.pane in ONE_ROW:
         return _one_row_page(look, rows)
-    taken = ROWS + agents_rows(snapshot, rows) + _needs_rows(rows) + bool(look.caption) + 1
+    taken = (
+        head_rows(rows) + agents_rows(snapshot, rows) + _needs_rows(rows) + bool(look.caption) + 1
+    )
     room = Room(columns, rows - taken)
     if look.pane is not Pane.FLEET:
         return max(1, room.rows - 1)

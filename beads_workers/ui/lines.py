@@ -170,6 +170,8 @@ def _landing(record: rec.Record) -> str | None:
             text = printable(refusal_text(why, files, against, detail), ERROR_WIDTH)
             then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
             return f"     {DID_NOT_LAND} {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
+        case rec.LandingEnded(issue_id, "shelve", text=awaits) if awaits:
+            return f"     {awaits}: {_id(issue_id)}; 'approve {_id(issue_id)}' lands it"
         case rec.LandingEnded(issue_id, "shelve"):
             return f"     unlanded {_id(issue_id)}: 'land' or the next start lands it"
         case rec.GateRan(_, "red" | "none" as state, _, issues, seconds, why, kept=kept):
@@ -228,21 +230,24 @@ def next_try(wait: str, *, charged: bool) -> str:
 NOT_CHARGED = "requeued, not charged"
 
 
-def ended_text(outcome: Mapping[str, Any]) -> str:
+def ended_text(outcome: Mapping[str, Any], *, short: bool = False) -> str:
     """Return what became of an ended attempt, and why; "" if its work is done.
 
-    ``outcome``: of ``outcomes`` in ``status --json``.
+    ``outcome``: of ``outcomes`` in ``status --json``. ``short``: leave room for the reason.
     """
     if outcome["decision"] in ("finish", "land"):
         return ""
-    return f"{became(outcome)}: {outcome['error']}" if outcome["error"] else became(outcome)
+    fate = became(outcome, short=short)
+    return f"{fate}: {outcome['error']}" if outcome["error"] else fate
 
 
-def became(outcome: Mapping[str, Any]) -> str:
+def became(outcome: Mapping[str, Any], *, short: bool = False) -> str:
     """Return what became of an ended attempt whose work is not done, in a few words."""
     if outcome["outcome"] == "cancelled":
         return "requeued"
     match outcome["decision"]:
+        case "quarantined" if short:
+            return "quarantined"
         case "quarantined":
             return f"quarantined after {counted(outcome['attempt'], 'attempt')}"
         case "asked":

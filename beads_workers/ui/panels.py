@@ -20,7 +20,7 @@ from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import clock, used
 from beads_workers.ui.attempt import actions, now
-from beads_workers.ui.lines import became, ended_text
+from beads_workers.ui.lines import ended_text
 from beads_workers.ui.rows import CHOSEN, Row, duration, named, rule, whole_seconds
 from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS
 
@@ -132,12 +132,12 @@ def outcome_row(
     id_room: int,
     *,
     unicode: bool,
-    waits: bool = False,
+    waits: str = "",
     chosen: bool = False,
 ) -> Text:
     """Return the row of an ended attempt: time, issue, worker, duration, and error.
 
-    ``waits``: its work waits to land.
+    ``waits``: what its work waits for.
     """
     mark, style, kind = _mark(outcome, unicode=unicode)
     row = Row(width, CHOSEN if chosen else "").add(" ")
@@ -149,9 +149,13 @@ def outcome_row(
         row.add(outcome["worker_id"], 5, "muted")
     row.add(duration(outcome["seconds"]), 8, "time", right=True).add("  ")
     if kind in ("finish", "land"):
-        then = "  waits to land" if waits else ""
+        then = f"  {waits}" if waits else ""
         return row.fill(outcome["title"], leave=len(then)).add(then, style="time").text()
-    return row.fill(ended_text(outcome), style).text()
+    text = ended_text(outcome)
+    # The reason matters more than the number of attempts.
+    return row.fill(
+        text if columns(text) <= row.room else ended_text(outcome, short=True), style
+    ).text()
 
 
 def _clock(at: float, width: int) -> tuple[str, int]:
@@ -264,11 +268,11 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
     """
     part, unicode = viewer.Part.ENDED, look.unicode
     yield _rule(f"last outcomes{left_out(look, part)}", width, look, part)
-    listed, waiting = viewer.rows_of(look, snapshot, part), _waiting_to_land(snapshot)
+    listed, waiting = viewer.rows_of(look, snapshot, part), _waiting(snapshot)
     id_room = id_columns(snapshot, width)
 
     def row(outcome: viewer.Fields, *, chosen: bool = False) -> Text:
-        waits = outcome["decision"] == "land" and outcome["issue_id"] in waiting
+        waits = waiting.get(outcome["issue_id"], "") if outcome["decision"] == "land" else ""
         text = outcome_row(outcome, width, id_room, unicode=unicode, waits=waits, chosen=chosen)
         return named(text, part, viewer.key_of(part, outcome))
 
@@ -285,9 +289,13 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
         yield _note(what, width) if is_note else row(what)
 
 
-def _waiting_to_land(snapshot: viewer.Fields) -> set[str]:
+def _waiting(snapshot: viewer.Fields) -> dict[str, str]:
+    """Return what finished issues wait for, in words."""
     landing = snapshot["landing"]
-    return {row["issue_id"] for row in landing["waiting_to_land"]} if landing else set()
+    found = (
+        {row["issue_id"]: "waits to land" for row in landing["waiting_to_land"]} if landing else {}
+    )
+    return found | {row["issue_id"]: "awaits approval" for row in snapshot["approvals"]}
 
 
 LANDED_MARKS = {"landed": ("✓", "+", "good"), "mend": ("↻", "~", "attention")}
@@ -461,7 +469,10 @@ def _shows_times(look: viewer.Look) -> bool:
 def _name_row(shown: viewer.ShownAttempt, look: viewer.Look, width: int, seen: str) -> Text:
     """Return the rule with the attempt's name and title; at its right, what else there is."""
     line = "─" if look.unicode else "-"
-    place = f" ({look.view.place})" if look.view is not None and look.view.place else ""
+    place = look.view.place if look.view is not None else ""
+    if place:
+        count = f"{shown.attempt} of "  # Those of one run have the same number and place.
+        place = f" {place[len(count) - 3 :]}" if place.startswith(count) else f" ({place})"
     title = (look.view.title if look.view is not None else "") or shown.row.get("title") or ""
     about = shown.title + place
     if look.full:
@@ -593,16 +604,21 @@ def _facts(
             again = look.in_attempt and look.view is not None and look.view.step(1) is not None
             word = OUTCOME_WORDS.get(fields["outcome"], fields["outcome"])
             then = "asked, and went on" if kind == "asked" else f"{word}, tried again"
-            said = [then if again else became(fields), fields["error"]]
-            row.add(f"{': '.join(filter(None, said))}  ", style=style)
-    if (agent := fields.get("agent")) is not None:
+            text = ": ".join(filter(None, [then, fields["error"]])) if again else ended_text(fields)
+            if not again and columns(text) > row.room:
+                text = ended_text(fields, short=True)
+            row.add(f"{text}  ", style=style)
+    if (agent := fields.get("agent")) is not None and columns(agent) <= row.room:
         row.add(agent, style="agent").add("  ")
     progress = fields.get("progress")
     doing = fields.get("activity") or (progress["activity"] if progress else "")
     percent = f"{progress['percent']}% " if progress and progress["percent"] is not None else ""
     cost = used(fields.get("tokens"), fields.get("money_usd"))
     changes = short_diffstat(fields.get("diffstat") or (look.log.changes if look.log else ""))
-    spent = "  ".join(each for each in (cost, changes) if each)
+    parts = [each for each in (cost, changes) if each]
+    while parts and columns("  ".join(parts)) > row.room - 2:
+        parts.pop()
+    spent = "  ".join(parts)
     does = percent + doing
     row.add(does, min(columns(does), max(DOING_COLUMNS_MIN, row.room - columns(spent) - 2)), "good")
     return row.add("  ").fill(spent, "muted").text()

@@ -487,10 +487,10 @@ def wall_clock(snapshot: Fields, age: float) -> float | None:
 
 def needing_you(snapshot: Fields) -> list[str]:
     """Return the issues that need a person, the most pressing first: those with questions, branches
-    that await approval, those in whose worktrees a person stands, quarantined issues."""
-    lists = ("questions", "approvals", "occupied", "quarantined")
-    rows = (row for name in lists for row in snapshot[name])
-    return [row["issue_id"] for row in rows]
+    that await approval, those in whose worktrees a person stands, quarantined issues, of these the
+    newest first."""
+    rows = (row for name in ("questions", "approvals", "occupied") for row in snapshot[name])
+    return [row["issue_id"] for row in (*rows, *reversed(snapshot["quarantined"]))]
 
 
 def _ended(row: Fields, run_id: str = "") -> ShownAttempt:

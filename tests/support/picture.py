@@ -18,6 +18,7 @@ from pathlib import Path
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.ansi import AnsiDecoder
 from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
 
 from tests.support.screens import TmuxScreen
 
@@ -25,7 +26,7 @@ from tests.support.screens import TmuxScreen
 _FORMAT = re.sub(r"@font-face \{\{.*?\}\}\n?", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
-def svg(styled: str, columns: int, title: str = "") -> str:
+def svg(styled: str, columns: int, title: str = "", theme: TerminalTheme = SVG_EXPORT_THEME) -> str:
     """A screen with its escape sequences, as ``TmuxScreen.styled`` gives it."""
     console = Console(
         record=True,
@@ -37,7 +38,7 @@ def svg(styled: str, columns: int, title: str = "") -> str:
     decoder = AnsiDecoder()  # One for all lines: a style goes on until it is changed.
     for line in styled.rstrip("\n").split("\n"):
         console.print(decoder.decode_line(line), no_wrap=True, overflow="crop", crop=True)
-    return console.export_svg(title=title, code_format=_FORMAT)
+    return console.export_svg(title=title, theme=theme, code_format=_FORMAT)
 
 
 def png(drawn: str, file: Path) -> None:

@@ -137,6 +137,8 @@ def test_a_quarantine_is_said_once() -> None:
          "did not land a: its branch conflicts with what has landed: x, y"
          " (quarantined with its branch)"),
         (rec.LandingEnded("a", "shelve"), "unlanded a: 'land' or the next start lands it"),
+        (rec.LandingEnded("a", "shelve", text="awaits approval"),
+         "awaits approval: a; 'approve a' lands it"),
         (rec.LandingEnded("a", "requeue"), None),
         (rec.GateRan(0, "began", "f" * 40, ("a",)), None),
         (rec.GateRan(0, "green", "f" * 40, ("a",), 2.0), None),

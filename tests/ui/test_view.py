@@ -260,6 +260,39 @@ def test_what_is_typed_is_seen_to_its_end() -> None:
     assert "answer to app-1: " in foot and foot.rstrip().endswith("end_")
 
 
+QUARANTINED = {"outcome": "error", "verdict": "quarantined", "charged": 2}
+
+
+def test_what_is_quarantined_leads_to_the_newest_failure() -> None:
+    failures = (
+        ended("app-1", error="first", **QUARANTINED),
+        ended("app-2", error="then", **QUARANTINED),
+    )
+    snapshot = after(*fleet(2, busy=2), *failures)
+    (row,) = [line for line in lines(snapshot, columns=120) if line.startswith(" ! ")]
+    assert "2 quarantined, the newest: then" in row and "-> logs app-2; retry app-1 app-2" in row
+    look, _ = press(Look(), "!", snapshot)
+    assert look.opened is not None and look.opened.issue_id == "app-2"
+
+
+def test_the_reason_of_a_failure_is_seen_before_the_number_of_its_attempts() -> None:
+    long = ended("app-1", error="AssertionError: " + "1 != 2 " * 9, **QUARANTINED)
+    snapshot = after(*fleet(1, busy=1), long)
+    narrow, wide = lines(snapshot), lines(snapshot, columns=149)
+    assert any("  quarantined: AssertionError: 1 != 2" in line for line in narrow)
+    assert any("  quarantined after 1 attempt: AssertionError" in line for line in wide)
+
+
+def test_on_a_small_screen_the_head_is_folded_and_the_tracker_is_seen_in_trouble() -> None:
+    snapshot = after(*fleet(3, busy=2), *night())
+    small, whole = lines(snapshot, columns=60, rows=20), lines(snapshot, columns=60)
+    assert "closed" in small[0] and "ready" in small[1] and small[2].startswith(" ! 1 quar")
+    assert whole[3].startswith(" tracker ") and not any("tracker" in line for line in small)
+    assert any("landed on" in line for line in small)
+    broken = after(*fleet(1), rec.SourceTrouble("no such file", 4.0, failures=3))
+    assert lines(broken, columns=60, rows=20)[1].startswith(" tracker ")
+
+
 def test_one_try_is_one_try() -> None:
     quarantined = ended(
         "app-1", outcome="error", verdict="quarantined", charged=1, error="E: 3 != 4"
@@ -653,7 +686,7 @@ def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() ->
     first = next(n for n, line in enumerate(shown) if line.startswith(" waits "))
     (quarantined,) = [line for line in shown if "✗" in line]
     assert shown[first + 1] == quarantined and re.match(r" \d\d:\d\d:\d\d ✗ c ", quarantined)
-    one_more = after(*fleet(2), *night(), rec.BranchLanded("a", 9, TIP, BRANCH))
+    one_more = after(*fleet(2), *night(), *[rec.BranchLanded("a", 9, TIP, BRANCH)] * 3)
     last = key_of(Part.LANDING, rows_of(Look(), one_more, Part.LANDING)[-1])
     look = Look(pane=Pane.LANDING, part=Part.LANDING, chosen={Part.LANDING: last})
     small = lines(one_more, look, rows=14)
