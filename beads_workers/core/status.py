@@ -466,12 +466,9 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
         )
     if quarantined := board.quarantined:
         again = " ".join(quarantined) if len(quarantined) <= TYPED_MAX else "--all"
-        newest, (_, error) = list(quarantined.items())[-1]
-        which = ", the newest" if len(quarantined) > 1 else ""
-        yield (
-            f"{len(quarantined)} quarantined{which}: {printable(error, ASKED_WIDTH)}",
-            f"logs {newest}; retry {again}",
-        )
+        newest, (_, error) = [*quarantined.items()][-1]
+        many = f"{len(quarantined)} quarantined{', the newest' if len(quarantined) > 1 else ''}"
+        yield f"{many}: {printable(error, ASKED_WIDTH)}", f"logs {newest}; retry {again}"
 
 
 LEAVE = "leave that folder, and it goes on"

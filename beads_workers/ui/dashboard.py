@@ -110,21 +110,14 @@ def brief(snapshot: Fields, look: Look, age: float, columns: int, *, needs: bool
     row.add(f"  {done}/{whole} closed", style="strong")
     if needs:
         row.add(f"  {queue['running']} running", style="muted")
-        _need(row, snapshot, short=narrow)
+        need, quarantined = len(needing_you(snapshot)), queue["quarantined"]
+        row.add(f"  {need} need you (!)" if need else "", style="attention")
+        of_these = f", {quarantined} {'quar.' if narrow else 'quarantined'}"
+        row.add(of_these if quarantined else "", style="bad.strong")
     end = _end(snapshot, age)
     row.add(f"  {end}" if width_of(end) + 2 <= row.room else "")
     up = whole_seconds(snapshot["uptime_seconds"] + (age if snapshot["running"] else 0.0))
     return row.fill(f"up {up} ".rjust(row.room) if row.room > len(up) + 5 else "").text()
-
-
-def _need(row: Row, snapshot: Fields, *, short: bool) -> None:
-    """Add how many issues are quarantined, and how many others wait for a person."""
-    quarantined, needs = snapshot["queue"]["quarantined"], needing_you(snapshot)
-    others = len(needs) - len(snapshot["quarantined"])
-    if quarantined:
-        row.add(f"  {quarantined} {'quar.' if short else 'quarantined'}", style="bad.strong")
-    row.add(f"  {others} need you" if others else "", style="attention")
-    row.add(" (!)" if needs else "", style="attention")
 
 
 def agents_rows(snapshot: Fields, rows: int) -> int:

@@ -170,10 +170,9 @@ def _landing(record: rec.Record) -> str | None:
             text = printable(refusal_text(why, files, against, detail), ERROR_WIDTH)
             then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
             return f"     {DID_NOT_LAND} {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
-        case rec.LandingEnded(issue_id, "shelve", text=awaits) if awaits:
-            return f"     {awaits}: {_id(issue_id)}; 'approve {_id(issue_id)}' lands it"
-        case rec.LandingEnded(issue_id, "shelve"):
-            return f"     unlanded {_id(issue_id)}: 'land' or the next start lands it"
+        case rec.LandingEnded(issue_id, "shelve", text=awaits):
+            lander = "'approve'" if awaits else "'land' or the next start"
+            return f"     {awaits or 'unlanded'} {_id(issue_id)}: {lander} lands it"
         case rec.GateRan(_, "red" | "none" as state, _, issues, seconds, why, kept=kept):
             took = "known already" if kept else f"after {seconds:.1f} s"
             result = "red" if state == "red" else "without a verdict"
@@ -237,17 +236,15 @@ def ended_text(outcome: Mapping[str, Any], *, short: bool = False) -> str:
     """
     if outcome["decision"] in ("finish", "land"):
         return ""
-    fate = became(outcome, short=short)
+    fate = became(outcome).partition(" after ")[0] if short else became(outcome)
     return f"{fate}: {outcome['error']}" if outcome["error"] else fate
 
 
-def became(outcome: Mapping[str, Any], *, short: bool = False) -> str:
+def became(outcome: Mapping[str, Any]) -> str:
     """Return what became of an ended attempt whose work is not done, in a few words."""
     if outcome["outcome"] == "cancelled":
         return "requeued"
     match outcome["decision"]:
-        case "quarantined" if short:
-            return "quarantined"
         case "quarantined":
             return f"quarantined after {counted(outcome['attempt'], 'attempt')}"
         case "asked":

@@ -95,7 +95,7 @@ def test_what_a_person_is_to_type_and_what_was_spent_stand_as_they_are_meant(
     # A card with buttons says it already.
     for served, typed in ((looks, decided), (house, [])):
         page = drawn(browser, served.url)
-        commands = [*typed, "logs x-1", "retry --all"]
+        commands = [*typed, "logs c", "retry --all"]
         assert page.value(told) == [f"beads-workers {each}" for each in commands]
         shown = page.value("document.body.textContent")
         assert "of $20, 12.3k tokens" in shown and "c did not land" in shown
@@ -393,7 +393,7 @@ def test_an_open_attempt_stays_whatever_begins_or_ends(browser: Browser, house: 
 
 
 ROWS = {
-    "#needs .opens": "x-1",
+    "#needs .opens": "c",
     "#asking .opens": "q-1",
     "#awaiting .opens": "a-1",
     "#ended .opens": "a-1",

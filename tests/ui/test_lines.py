@@ -138,7 +138,7 @@ def test_a_quarantine_is_said_once() -> None:
          " (quarantined with its branch)"),
         (rec.LandingEnded("a", "shelve"), "unlanded a: 'land' or the next start lands it"),
         (rec.LandingEnded("a", "shelve", text="awaits approval"),
-         "awaits approval: a; 'approve a' lands it"),
+         "awaits approval a: 'approve' lands it"),
         (rec.LandingEnded("a", "requeue"), None),
         (rec.GateRan(0, "began", "f" * 40, ("a",)), None),
         (rec.GateRan(0, "green", "f" * 40, ("a",), 2.0), None),
