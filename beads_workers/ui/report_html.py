@@ -43,7 +43,8 @@ def page(history: History) -> str:
 
 
 def _head(history: History) -> Element:
-    style, script = read_own("report.css"), read_own("report.js")
+    style = read_own("page.css") + read_own("report.css")
+    script = read_own("report.js")
     policy = (
         f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)};"
         " img-src data:; base-uri 'none'; form-action 'none'"

@@ -187,7 +187,7 @@
     if (!shot) return;
     set(byId("project"), project());
     const since = beganAt === null ? "" : `, since ${moment(beganAt)}`;
-    set(byId("facts"), `${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${clock(shot.uptime_seconds + age())}${since}`);
+    set(byId("facts"), `${ends() ? `${ends()} · ` : ""}${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${clock(shot.uptime_seconds + age())}${since}`);
     set(byId("run"), `run ${safe(shot.run_id)}`);
     drawTitle({ ...shot, fleet: fleet.state });
     const on = hello.control && isLive();
@@ -205,6 +205,7 @@
   const undecided = () => shot.queue.questions + shot.queue.awaiting_approval + shot.occupied.length;
   // When all that is known is done at this rate, in seconds since the epoch.
   const doneAt = () => (beganAt === null ? Date.now() / 1000 - age() : beganAt / 1000 + shot.uptime_seconds) + Math.max(shot.eta_seconds, age());
+  const ends = () => (left() && shot.eta_seconds && isLive() ? `done about ${timeOf(doneAt())}` : "");
   // Nobody knows what is to do before the tracker has answered once.
   const isUnasked = () => isLive() && shot.source_calls.now && !shot.source_calls.count;
   const own = () => shot.workers.filter((worker) => worker.own).length;
@@ -227,7 +228,7 @@
     const over = ["ended", "lost"].includes(fleet.state); // The last rate says nothing any more.
     const found = [
       ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
-      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : shot.eta_seconds && isLive() ? `done about ${timeOf(doneAt())}` : q.blocked ? `${count(q.blocked)} blocked` : "ready or running", ""],
+      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : ends() || (q.blocked ? `${count(q.blocked)} blocked` : "ready or running"), ""],
       ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
       ["a minute", perMinute(over ? (60 * t.done) / Math.max(1, shot.uptime_seconds) : shot.rate_per_minute), over ? "closed, in the whole run" : "closed", ""],
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
@@ -706,7 +707,7 @@
   byId("retry-all").addEventListener("click", () => askAgain(shot.quarantined.map((row) => row.issue_id)));
 
   // --- drawing ---------------------------------------------------------------------------------
-  const SECTIONS = [drawTiles, drawIssues, drawNeeds, drawQuestions, drawApprovals, drawTimeline, drawWorkers, drawEnded, drawLanding, drawQuarantined, drawMoney, drawNotes];
+  const SECTIONS = [drawTiles, drawIssues, drawNeeds, drawQuestions, drawApprovals, drawEnded, drawWorkers, drawLanding, drawQuarantined, drawTimeline, drawMoney, drawNotes];
   const draw = () => {
     drawHead();
     document.body.classList.toggle("empty", !shot);

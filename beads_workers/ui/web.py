@@ -118,10 +118,10 @@ def script() -> str:
 def page(key: str, port: int) -> tuple[bytes, str]:
     """Return the page in one file, and its policy.
 
-    Style and patterns are those of the report. With ``key``, the page can verify the next server at
-    this ``port``.
+    Patterns, and the style of what both show, are those of the report. With ``key``, the page can
+    verify the next server at this ``port``.
     """
-    style, code = read_own("report.css") + read_own("web.css"), script()
+    style, code = read_own("page.css") + read_own("web.css"), script()
     parts = {
         "icon": ICON,
         "key": key,

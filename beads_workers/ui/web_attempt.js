@@ -228,7 +228,7 @@
     if (open !== pin || !told) return;
     const lines = told.error ? [told.error] : told.lines;
     const from = lines.findIndex((line) => line.startsWith("diff --git "));
-    byId("diff").replaceChildren(...lines.map((line, n) => el("div", `line ${from >= 0 && n >= from ? DIFF_TONES[line[0]] ?? "" : ""}`, foreign(line), "\n")));
+    byId("diff").replaceChildren(...lines.map((line, n) => el("div", `line ${from >= 0 && n >= from ? /^(---|\+\+\+) ([ab]\/|\/dev\/null)/.test(line) ? "hunk" : DIFF_TONES[line[0]] ?? "" : ""}`, foreign(line), "\n")));
   };
   const drawAbout = async () => {
     const pin = open;
