@@ -285,8 +285,7 @@ def again(phone: Phone) -> None:
 
 def when(phone: Phone) -> None:
     """See when it will be done."""
-    phone.sees("#tiles", "done about")
-    phone.middle("#tiles > div:nth-child(3)")
+    phone.sees("#facts", "done about")
 
 
 def hand(phone: Phone) -> None:
