@@ -172,12 +172,12 @@ class Increments:
 _NOTHING = Usage()
 
 
-def _at_most(processes: tuple[ByModel, ...]) -> tuple[ByModel, ...]:
+def _at_most(parts: tuple[ByModel, ...]) -> tuple[ByModel, ...]:
     """Return these, the oldest as one if there are too many."""
-    if len(processes) <= PARTS_MAX:
-        return processes
-    oldest = processes[: len(processes) - PARTS_MAX + 1]
-    return (_sum(u for each in oldest for u in each.values()), *processes[len(oldest) :])
+    if len(parts) <= PARTS_MAX:
+        return parts
+    oldest = parts[: len(parts) - PARTS_MAX + 1]
+    return (_sum(u for each in oldest for u in each.values()), *parts[len(oldest) :])
 
 
 def _sum(usages: Iterable[Usage]) -> dict[str, Usage]:

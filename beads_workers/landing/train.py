@@ -130,12 +130,19 @@ class Objects:
     folder: Path
     _stands: str = ""
     _trees: dict[str, str] = field(default_factory=dict)
-    _contained: set[tuple[str, str]] = field(default_factory=set)
-    """Pairs of a commit and one of its ancestors, which never change."""
-    _lookup: Lookup | None = None
-    _differences: Differences | None = None
-    _scratch: Scratch | None = None
-    _refs: Refs | None = None
+    _below: dict[str, set[str]] = field(default_factory=dict)
+    """Ancestors of commits, as far as they are known: they never change."""
+    _lookup: Lookup = field(init=False)
+    _differences: Differences = field(init=False)
+    _scratch: Scratch = field(init=False)
+    _refs: Refs = field(init=False)
+
+    def __post_init__(self) -> None:
+        places = self._places | {"GIT_WORK_TREE": self.common}  # It is there for certain.
+        self._lookup = Lookup(self.common, places, GIT_SECONDS)
+        self._differences = Differences(self.common, places, GIT_SECONDS)
+        self._scratch = Scratch(Path(f"{self.folder}.commit"), places, GIT_SECONDS)
+        self._refs = Refs(self.common, places, GIT_SECONDS)
 
     @property
     def _places(self) -> dict[str, str]:
@@ -149,13 +156,7 @@ class Objects:
     def find(self, name: str, kind: str = "commit") -> str | None:
         """Return the object that a name means now, followed to this kind; None if there is none.
         Raises ``GitError``."""
-        if self._lookup is None:
-            self._lookup = Lookup(self.common, self._bare, GIT_SECONDS)
         return self._lookup.find(name, kind)
-
-    @property
-    def _bare(self) -> dict[str, str]:
-        return self._places | {"GIT_WORK_TREE": self.common}  # It is there for certain.
 
     def call(self, *arguments: str, stdin: str = "", author: Sequence[str] = ()) -> GitCall:
         """Call git without a checkout; raises ``GitNoAnswer``."""
@@ -189,17 +190,13 @@ class Objects:
 
     def commit(self, tree: str, parents: Iterable[str], message: str = "-") -> str:
         """Write a scratch commit, which nobody signs; raises ``GitError`` and ``OSError``."""
-        if self._scratch is None:
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            self._scratch = Scratch(Path(f"{self.folder}.commit"), self._bare, GIT_SECONDS)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
         commit = self._scratch.commit(tree, parents, f"{message}\n")
         self._trees[commit] = tree
         return commit
 
     def change_refs(self, *changes: str) -> None:
         """Change refs of ours; raises ``GitError``. See ``Refs``."""
-        if self._refs is None:
-            self._refs = Refs(self.common, self._bare, GIT_SECONDS)
         try:
             self._refs.change(*changes)
         except GitNoAnswer:  # A lock that a killed git has left, perhaps: a call removes it.
@@ -207,22 +204,21 @@ class Objects:
 
     def contains(self, commit: str, other: str) -> bool:
         """Return whether ``other`` is ``commit`` or one of its ancestors; raises ``GitError``."""
-        of = commit, other
-        if of in self._contained:
+        if other in self._below.get(commit, ()):
             return True
         found = self.says("merge-base", "--is-ancestor", other, commit)
         if found and is_object(commit) and is_object(other):
-            self._contained.add(of)
+            self._below.setdefault(commit, set()).add(other)
         return found
 
     def is_known_to_contain(self, commit: str, other: str) -> bool:
         """Return whether ``contains`` holds, as far as that is known without git."""
-        return commit == other or (commit, other) in self._contained
+        return commit == other or other in self._below.get(commit, ())
 
     def moved(self, tip: str, commit: str) -> None:
-        """Note that ``commit`` stands on ``tip``, and so contains all that is known of it."""
-        of_tip = {other for each, other in self._contained if each == tip}
-        self._contained |= {(commit, other) for other in (tip, *of_tip)}
+        """Note that ``commit`` stands on ``tip``, which nobody asks about any more, and so contains
+        all that is known of it."""
+        self._below[commit] = self._below.pop(tip, set()) | {tip}
 
     def merge(self, ours: str, theirs: str) -> str | Conflict:
         """Return the tree of both commits merged; raises ``CannotMerge``, ``GitError`` and
@@ -239,8 +235,6 @@ class Objects:
 
     def changed(self, tree: str, other: str) -> list[str]:
         """Return the names of the files in which two trees differ."""
-        if self._differences is None:
-            self._differences = Differences(self.common, self._bare, GIT_SECONDS)
         found = self._differences.between(tree, other)
         if self._stands == tree and not any(map(_is_attributes, found)):
             self._stands = other
@@ -543,8 +537,9 @@ class Builder:
 
     def begins_at(self, base: str, onto: str, commit: str) -> bool:
         """Return whether the branch has commits that ``onto`` has not, and the first stands on
-        ``base``; False if it is too long to tell. Raises ``GitError``."""
-        return base in self._branch(onto, commit).parents
+        ``base``; False if that is not known: it is too long, or was read for another ``onto``.
+        Raises ``GitError``."""
+        return commit not in self._branches and base in self._branch(onto, commit).parents
 
     def _branch(self, onto: str, commit: str) -> _Branch:
         if commit not in self._branches:

@@ -125,6 +125,15 @@ def test_a_commit_that_is_not_there_or_has_no_full_name_is_no_branch(world: Land
                 repository.contains(one, repository.tip())
 
 
+def test_a_branch_that_somebody_has_brought_in_since_is_contained(world: LandingWorld) -> None:
+    repository = world.repository()
+    add = world.work("a", {"a": "1"})
+    assert not repository.contains(add, repository.tip())
+    git(world.top, "update-ref", f"refs/heads/{BRANCH}", add.commit)
+    assert repository.objects.contains(repository.tip(), add.base), "and that is known now"
+    assert repository.contains(add, repository.tip())
+
+
 def test_a_shallow_clone_lands_what_began_in_it_and_says_what_it_cannot(
     world: LandingWorld,
 ) -> None:
