@@ -36,7 +36,6 @@ from beads_workers.landing.gate import (
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import landing_folder
 from beads_workers.runtime.locks import try_lock
-from beads_workers.worktrees.at_start import MadeMeanwhile
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.making import base_of
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
@@ -114,6 +113,9 @@ class _BaseCheck:
         if known is not None and known.verdict is GateVerdict.GREEN:
             return self._judge(replace(known, seconds=0.0), was_red=False)
         order = GateOrder(0, commit, tree, commit)
+        # Imported here: nearly every start knows the verdict.
+        from beads_workers.worktrees.at_start import MadeMeanwhile
+
         with MadeMeanwhile(settings.worktrees):
             result = self._gate(order, verdicts)
         was_red = result.verdict is GateVerdict.RED

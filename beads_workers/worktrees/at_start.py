@@ -21,7 +21,7 @@ from beads_workers.core.plain import from_plain, to_plain
 from beads_workers.core.settings import Worktrees
 from beads_workers.runtime.beside import POOL
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.worktrees import making, preparation, removal, reuse
+from beads_workers.worktrees import making, pool, preparation, reuse
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.records import Records, WorktreeRecord, new_token
 from beads_workers.worktrees.turns import turn
@@ -94,18 +94,12 @@ def make_free(settings: Worktrees, records: Records) -> WorktreeRecord:
         path = preparation.new_path(settings, records, name)
         record = WorktreeRecord(name, "", 0, "", base, path, settings.common, "", POOL, token)
         lock = records.begin(record)  # From here on nobody else makes one at this path.
-    try:
-        with making.alone(settings.common):
-            records.mark(record, making.add_worktree(settings, record), settings)
+    with pool.added(settings, records, record, lock):
         with turn(record.common):
             git(path, "reset", "--hard", "--quiet")
         preparation.fill(settings, record)
         reuse.note(settings, records, record)
         records.set_over(record, base)
-    finally:
-        os.close(lock)
-        if not records.over_at(record):
-            removal.discard(records, record)
     return record
 
 

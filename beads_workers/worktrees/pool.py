@@ -18,7 +18,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,25 +188,34 @@ def make(settings: Worktrees, records: Records, run_id: str, nice: int = 0) -> W
         base = making.base_of(replace(settings, remote=""))  # The attempt asks for newer commits.
         path = f"{settings.folder}/{name}"
         record = WorktreeRecord(name, "", 0, "", base, path, settings.common, run_id, POOL, token)
-        lock = records.begin(record)
-        try:
-            with making.alone(settings.common):
-                records.mark(record, making.add_worktree(settings, record), settings)
+        with added(settings, records, record, records.begin(record)):
             # Not before: processes that wait for that lock must not wait for a slow one.
             os.nice(nice)
             copied = _fill(settings, record)
             state = MadeAhead(base, _recipe(settings), copied)
             records.set_ahead(record, json.dumps(to_plain(state)))
-        finally:
-            os.close(lock)
-            if records.ahead(record) is None:
-                removal.discard(records, record)
     except GitError as error:
         raise making.CannotPrepare(str(error)) from None
     except OSError as error:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
     making.say(f"made ahead: {path} at {base[:12]}")
     return record
+
+
+@contextmanager
+def added(
+    settings: Worktrees, records: Records, record: WorktreeRecord, lock: int
+) -> Iterator[None]:
+    """Have git add a worktree that is nobody's, to be filled meanwhile; remove it if it is not kept
+    for an attempt then. ``lock``: on the record, which is unlocked at the end."""
+    try:
+        with making.alone(settings.common):
+            records.mark(record, making.add_worktree(settings, record), settings)
+        yield
+    finally:
+        os.close(lock)
+        if records.ahead(record) is None and not records.over_at(record):
+            removal.discard(records, record)
 
 
 def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, str]]:
