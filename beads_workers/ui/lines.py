@@ -236,7 +236,7 @@ def ended_text(outcome: Mapping[str, Any], *, short: bool = False) -> str:
     """
     if outcome["decision"] in ("finish", "land"):
         return ""
-    fate = became(outcome).partition(" after ")[0] if short else became(outcome)
+    fate = "quarantined" if short and outcome["decision"] == "quarantined" else became(outcome)
     return f"{fate}: {outcome['error']}" if outcome["error"] else fate
 
 

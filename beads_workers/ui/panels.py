@@ -15,6 +15,7 @@ from rich.cells import chop_cells
 from rich.text import Text
 
 from beads_workers.core.history import CUT_OFF
+from beads_workers.core.landing import AWAITS
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import bindings, viewer
@@ -295,7 +296,7 @@ def _waiting(snapshot: viewer.Fields) -> dict[str, str]:
     found = (
         {row["issue_id"]: "waits to land" for row in landing["waiting_to_land"]} if landing else {}
     )
-    return found | {row["issue_id"]: "awaits approval" for row in snapshot["approvals"]}
+    return found | {row["issue_id"]: AWAITS for row in snapshot["approvals"]}
 
 
 LANDED_MARKS = {"landed": ("✓", "+", "good"), "mend": ("↻", "~", "attention")}

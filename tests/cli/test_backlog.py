@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -43,9 +44,14 @@ def watch(project: EmbeddedProject) -> BacklogWatch:
     return BacklogWatch(project.folder / ".beads-workers")
 
 
-def test_nothing_is_waited_for_and_the_answer_comes_beside(watch: BacklogWatch) -> None:
+def test_nothing_is_waited_for_and_the_answer_comes_beside(
+    watch: BacklogWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, look = Event(), watch._list
+    monkeypatch.setattr(watch, "_list", lambda: looked.wait() and look())
     at_once = watch.of(SNAPSHOT)
-    assert at_once is None or at_once.unseen or at_once.counts[State.READY] == 1
+    assert at_once is None or at_once.unseen
+    looked.set()
     found = told(watch, "One")
     assert found.counts[State.READY] == 1 and found.listed_at is not None and not found.unseen
 

@@ -16,6 +16,7 @@ from typing import Any
 from beads_workers.core.history import FAILURES
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.records import Records
+from tests.night.answering import RESUMES
 from tests.night.figures import Row, Rows
 from tests.night.ground import ground, wait_until
 from tests.night.money import SETTINGS
@@ -31,6 +32,7 @@ from tests.night.person import (
     issue,
     told,
 )
+from tests.support.agent_projects import AgentProject
 from tests.support.real_agents import git
 
 SEED = 46
@@ -126,6 +128,8 @@ def _answered(night: Night, rows: Rows) -> None:
     waits = sorted(_waits(night))
     shown = f"{waits[len(waits) // 2]:.1f}; {waits[-1]:.1f}" if waits else "none"
     rows.count(f"seconds to the next attempt, {len(waits)} without a kill: median; most", shown)
+    if len(waits) >= SAMPLES and isinstance(place.project, AgentProject):
+        rows.at_most("the median of them", waits[len(waits) // 2], RESUMES, " s")
 
 
 def _was_shut(night: Night, issue_id: str) -> bool:
@@ -135,6 +139,10 @@ def _was_shut(night: Night, issue_id: str) -> bool:
     began = max(r["t"] for r in of_issue if r["e"] == "started")
     closed = [r["t"] for r in night.place.journal("account_closed") if r["agent"] == asked["agent"]]
     return any(asked["t"] < at < began for at in closed)
+
+
+SAMPLES = 5
+"""Answers without a kill behind them, fewer of which show nothing."""
 
 
 def _waits(night: Night) -> Iterator[float]:

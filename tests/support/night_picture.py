@@ -47,13 +47,18 @@ ISSUES: tuple[tuple[int, str, str], ...] = (
 MENDED = ' [[stub when "AssertionError": write test_x.py "assert 2 == 2"; commit "mend it"]]'
 
 
+def repository(folder: Path) -> None:
+    """The shop's files, committed."""
+    for name, text in (("Makefile", MAKEFILE), ("cart.py", CART), ("test_cart.py", TEST)):
+        (folder / name).write_text(text)
+    git(folder, "add", "Makefile", "cart.py", "test_cart.py")
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    git(folder, *identity, "commit", "-q", "-m", "a shop")
+
+
 def shop(project: AgentProject) -> None:
     """The repository and its backlog."""
-    for name, text in (("Makefile", MAKEFILE), ("cart.py", CART), ("test_cart.py", TEST)):
-        (project.folder / name).write_text(text)
-    git(project.folder, "add", "Makefile", "cart.py", "test_cart.py")
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
-    git(project.folder, *identity, "commit", "-q", "-m", "a shop")
+    repository(project.folder)
     project.create_many(
         [
             {"title": title, "priority": priority, "description": f"[[stub: {script}]]{MENDED}"}

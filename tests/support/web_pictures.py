@@ -53,16 +53,6 @@ AGAIN = '[[stub when "half": write {n}.py "def half_up(p):\\n    return p"]]'
 REMARK = '[[stub when "euros": write {n}.py "def {n}(p):\\n    return p / 100"]]'
 
 
-def shop(place: Ground) -> None:
-    """The repository of the night."""
-    files = (("Makefile", night_picture.MAKEFILE), ("cart.py", night_picture.CART))
-    for name, text in files:
-        (place.project.folder / name).write_text(text)
-    git(place.project.folder, "add", *(name for name, _ in files))
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
-    git(place.project.folder, *identity, "commit", "-q", "-m", "a shop")
-
-
 def backlog(place: Ground, first: int, rows: tuple[tuple[str, str, str], ...]) -> None:
     """One issue for each row, its files named after its title; numbered from ``first``."""
     found = []
@@ -81,7 +71,7 @@ def night() -> Iterator[tuple[Ground, Fleet, str]]:
         tempfile.TemporaryDirectory(prefix="bw-page-") as folder,
         ground(Path(folder), "shop") as place,
     ):
-        shop(place)
+        night_picture.repository(place.project.folder)
         common = ("--agent", "claude", "--verify", "make test", "--max-attempts", "1")
         backlog(place, 1, EARLIER)
         place.start("-n", "3", *common, "--until-empty")
