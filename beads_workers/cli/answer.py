@@ -121,7 +121,7 @@ def give(
     """
     from beads_workers.cli.source_listing import editable
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Action, Result, Settlement
+    from beads_workers.core.source import Action, Settlement
 
     ids = [IssueId(row["issue_id"]) for row in rows]
     _wait_out_the_second(rows)
@@ -130,12 +130,10 @@ def give(
             tracker.comment(issue_id, text, tracker.actor)
         if found.client is not None:
             return _tell(found.client, ids)
-        settled = tracker.settle([Settlement(Action.REOPEN, i, read_first=True) for i in ids])
-    if all(each.result is Result.APPLIED for each in settled):
-        return {"text": f"answered: {' '.join(ids)}; the next start goes on with it"}
-    # A fleet has just started, or was killed before it had parked the issue.
+        # Refused if a fleet has just started, or was killed before it had parked the issue.
+        tracker.settle([Settlement(Action.REOPEN, each, read_first=True) for each in ids])
     who = "the fleet that just started" if is_locked(directory / "lock") else "the next start"
-    return {"text": f"answered: {' '.join(ids)}; {who} finds it"}
+    return {"text": f"answered: {' '.join(ids)}; {who} goes on with it"}
 
 
 def _tell(client: ControlClient, ids: Sequence[str]) -> dict[str, Any]:

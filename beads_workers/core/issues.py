@@ -499,8 +499,11 @@ class Issues:
             remembered = issue.is_done or waits or bool(counts and not asked)
             kept = replace(retry_entry, charged=charged, not_before=0.0, unprepared=0)
             issue.retry_entry = replace(kept, quarantined=waits) if remembered else None
-            if asked and issue.standing is Standing.ASKED:
-                # Whoever answers by a close wants it to go on as well.
+            opens = retry_entry.answered and (
+                issue.is_reopened or issue.state is IssueState.QUARANTINING
+            )
+            if asked and (issue.standing is Standing.ASKED or opens):
+                # Whoever answers by a close wants it to go on as well, or retries it twice.
                 issue.retry_entry = _opened_again(issue)
         if issue.standing in OUT and not waits and issue.state is not IssueState.QUARANTINING:
             issue.pending = Action.REOPEN

@@ -148,7 +148,7 @@ class Account:
 
     def retried(self) -> None:
         """A person wants another attempt, at a question even if somebody has closed the issue."""
-        self.opens = self.waits
+        self.opens = self.opens or self.waits
         self.ended = self.ended and not self.waits
         self.forget()
 

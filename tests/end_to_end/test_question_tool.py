@@ -16,7 +16,7 @@ from beads_workers.core.assignment import Assignment
 from beads_workers.core.receipts import Receipt
 from tests.agents_api import ModelApi
 from tests.end_to_end.test_agent_attempts import Attempts
-from tests.end_to_end.test_questions import OPTIONS, asked, ends
+from tests.end_to_end.test_questions import OPTIONS, asked, ends, its_second_is_over
 from tests.support.agent_projects import AgentBdProject, AgentProject
 from tests.support.bd import NEW, OLD
 from tests.support.fleet import Fleet, until
@@ -113,6 +113,7 @@ def test_comments_of_bd_answer_at_the_call(
     fleet: Fleet = start(project, *CLAUDE)
     asked(fleet)
     until(lambda: project.read_all()[issue_id][0] == "blocked")
+    its_second_is_over(fleet)
     project.bd("comments", "add", issue_id, "2")
     until(lambda: project.read_all()[issue_id][0] == "closed", 90)
     main = git(project.folder, "symbolic-ref", "--short", "HEAD")
@@ -128,6 +129,7 @@ def test_a_killed_fleet_loses_neither_the_call_nor_its_answer(
     fleet: Fleet = start(project, *CLAUDE)
     asked(fleet)
     if at == "answered":
+        its_second_is_over(fleet)
         assert fleet.call("comment", issue_id, "bar").returncode == 0
     os.kill(fleet.pid, signal.SIGKILL)
     later: Fleet = start(project, *CLAUDE)

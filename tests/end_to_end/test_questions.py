@@ -56,6 +56,12 @@ def ends(fleet: Fleet) -> list[tuple[str, int]]:
     return [(row["outcome"], row.get("charged", 0)) for row in fleet.journal("finished")]
 
 
+def its_second_is_over(fleet: Fleet) -> None:
+    """What was written within the second of the question is the agent's own."""
+    asked_at = fleet.journal("finished")[-1]["t"]
+    until(lambda: time.time() >= math.floor(asked_at) + 1)
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_question_waits_uncharged_and_its_session_goes_on_with_the_answer(
     start: Any, project: AgentProject, agent: str
@@ -107,7 +113,7 @@ def test_an_answer_that_the_fleet_has_already_read_was_given(
     directory = project.folder / ".beads-workers"
     found = Waiting(connect(directory) if knew else None, [row], [])
     said = give(found, directory, [row], "call it FOO")
-    what = "the fleet has read it" if knew else "the fleet that just started finds it"
+    what = "the fleet has read it" if knew else "the fleet that just started goes on with it"
     assert said == {"text": f"answered: {row['issue_id']}; {what}"}
 
 
@@ -121,9 +127,7 @@ def test_a_comment_by_bd_answers_as_well(
     fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
     asked(fleet)
     until(lambda: project.read_all()[issue_id][0] == "blocked")
-    # What was written within the second of the question is the agent's own.
-    (first,) = fleet.journal("finished")
-    until(lambda: time.time() >= math.floor(first["t"]) + 1)
+    its_second_is_over(fleet)
     project.bd("comments", "add", issue_id, "call it FOO")
     until(lambda: project.read_all()[issue_id][0] == "closed", 90)
     assert [outcome for outcome, _ in ends(fleet)] == ["question", "success"]
@@ -136,6 +140,7 @@ def test_a_killed_fleet_loses_neither_question_nor_answer(
     fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
     row = asked(fleet)
     if at == "answered":
+        its_second_is_over(fleet)
         assert fleet.call("comment", row["issue_id"], "call it FOO").returncode == 0
     os.kill(fleet.pid, signal.SIGKILL)
     later: Fleet = start(project, *OPTIONS, "--agent", "claude")
@@ -161,6 +166,7 @@ def test_a_retry_right_after_an_answer_by_a_close_opens_the_issue(
 ) -> None:
     fleet: Fleet = start(project, *OPTIONS, "--agent", "claude")
     issue_id = asked(fleet)["issue_id"]
+    its_second_is_over(fleet)
     assert fleet.call("comment", issue_id, "call it FOO").returncode == 0
     assert fleet.call("close", issue_id).returncode == 0
     assert fleet.call("retry", issue_id).returncode == 0
