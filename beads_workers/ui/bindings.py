@@ -130,6 +130,7 @@ BUTTONS = (
         "list the reports of this night and earlier ones",
         asks=False,
     ),
+    Button("below", "See them all", "what needs you", "go to the quarantined issues", asks=False),
     Button("reply", "Answer", "a question", "have its agent go on with your answer", asks=False),
     Button("approve", "Approve", "a branch that awaits approval", "let it land as shown"),
     Button(

@@ -28,6 +28,7 @@
   let connected = false;
 
   const isLive = () => connected && fleet.state === "live";
+  const isOver = (state = fleet.state) => ["ended", "lost"].includes(state);
   let beganAt = null;     // when the run began, in milliseconds since the epoch
   const age = () => (isLive() ? (performance.now() - shotAt) / 1000 : 0);
 
@@ -157,13 +158,13 @@
   };
   let lastTold = null; // what the person was told last: [run, how many wait, whether it is over]
   const tellPerson = (told) => {
-    const now = [told.run_id, summed(told).person, ["ended", "lost"].includes(told.fleet)];
+    const now = [told.run_id, summed(told).person, isOver(told.fleet)];
     const before = lastTold;
     lastTold = now;
     if (!before || !window.Notification || Notification.permission !== "granted" || !document.hidden) return;
     const more = now[1] - (before[0] === now[0] ? before[1] : 0);
     const texts = [more > 0 && `${counted(more, "issue needs", "issues need")} you`, now[2] && !(before[2] && before[0] === now[0]) && (told.fleet === "lost" ? "the orchestrator is gone" : "the run has ended")].filter(Boolean);
-    if (texts.length) try { new Notification(document.title, { body: texts.join("; "), tag: told.run_id }); } catch { byId("notify").hidden = true; }
+    if (texts.length) try { new Notification(document.title, { body: texts.join("; "), tag: told.run_id }).onclick = () => focus(); } catch { byId("notify").hidden = true; }
   };
   const offerNotices = () => { byId("notify").hidden = !window.Notification || Notification.permission !== "default"; };
   byId("notify").addEventListener("click", async () => { await Notification.requestPermission(); offerNotices(); });
@@ -191,6 +192,7 @@
     set(byId("run"), `run ${safe(shot.run_id)}`);
     drawTitle({ ...shot, fleet: fleet.state });
     const on = hello.control && isLive();
+    document.body.toggleAttribute("data-controls", on);
     byId("controls").hidden = !on;
     if (on) {
       set(byId("pause"), shot.state === "paused" ? "Resume" : shot.state === "waiting" ? "Begin now" : "Pause");
@@ -225,7 +227,7 @@
   const tiles = () => {
     const { queue: q, totals: t, landing, money } = shot;
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
-    const over = ["ended", "lost"].includes(fleet.state); // The last rate says nothing any more.
+    const over = isOver(); // The last rate says nothing any more.
     const found = [
       ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
       ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : ends() || (q.blocked ? `${count(q.blocked)} blocked` : "ready or running"), ""],
@@ -279,6 +281,9 @@
   // What can be typed as it stands; the terminal has no room for the program's name.
   const OURS = /^(answer|approve|diff|doctor|logs|release|resume|retry|start|why)(?= |$)/;
 
+  // What the page does itself, with a button: no phone can type it.
+  const TAPPED = /^(logs|retry) /;
+
   // A button that opens an attempt; "pin" tells which when it is pressed.
   const opener = (pin, ...children) => {
     const button = el("button", "opens", ...children);
@@ -288,14 +293,17 @@
   };
 
   // What a card with buttons asks for is not said above it as well.
-  const hasCard = (need) => hello.control && [...shot.questions, ...shot.approvals].some((row) => need.text.startsWith(`${row.issue_id} a`) && need.remedy.endsWith(` ${row.issue_id}`));
+  const hasCard = (need) => hello.control && !isOver() && [...shot.questions, ...shot.approvals].some((row) => need.text.startsWith(`${row.issue_id} a`) && need.remedy.endsWith(` ${row.issue_id}`));
   const drawNeeds = () => {
     const needs = shot.needs.filter((need) => !hasCard(need));
     byId("needs").hidden = !needs.length;
     keyed(byId("needs").querySelector("ul"), needs, (need) => need.text + "\n" + need.remedy, (need) => {
       const typed = need.remedy.split("; ").map((one) => one.trim()).filter(Boolean);
       const about = typed.map((one) => /^(?:answer|approve|diff|logs|why) (\S+)$/.exec(one)?.[1]).find((id) => id && !/^W\d+$/.test(id)) ?? /^(\S+) waits: /.exec(need.text)?.[1];
-      return el("li", "", foreign(need.text, "span"), ...typed.map((one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code")), about ? opener(() => pinIssue(about), el("span", "", `Open ${safe(about)}`)) : null);
+      const code = (one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code", TAPPED.test(one) ? "tapped" : "");
+      const below = el("button", "below", "See them all");
+      below.addEventListener("click", () => byId("quarantined").scrollIntoView());
+      return el("li", "", foreign(need.text, "span"), ...typed.map(code), about ? opener(() => pinIssue(about), el("span", "", `Open ${safe(about)}`)) : null, typed.some((one) => /^retry .+ .|^retry --all/.test(one)) ? below : null);
     });
   };
 
@@ -305,8 +313,8 @@
 
   const words = (about, label) => {
     const box = el("textarea");
-    box.rows = 3;
-    box.placeholder = label;
+    box.rows = 1;
+    box.placeholder = label.split(" ")[0];
     box.setAttribute("aria-label", label);
     box.about = about;
     box.value = drafts.get(about) ?? "";
@@ -329,10 +337,10 @@
     box.readOnly = false;
     draw();
   };
-  // A box stays where a fleet is away for a moment: somebody may be typing.
+  // A box stays where a fleet is away for a moment, or with what is typed: somebody may be typing.
   const drawForm = (card) => {
     const form = card.lastElementChild;
-    form.hidden = !hello.control;
+    form.hidden = !hello.control || (isOver() && !form.firstElementChild.value);
     for (const button of form.querySelectorAll("button")) button.disabled = !isLive() || form.firstElementChild.readOnly;
   };
   const drawCards = (section, rows, whole, key, make, update) => {
@@ -736,7 +744,7 @@
   // Whether somebody reads the end of a run: its server then goes on for a while only.
   let seenOf = "";
   const seen = () => {
-    if (!connected || !shot || !["ended", "lost"].includes(fleet.state) || seenOf === shot.run_id) return;
+    if (!connected || !shot || !isOver() || seenOf === shot.run_id) return;
     seenOf = shot.run_id;
     fetch("seen", { cache: "no-store" }).catch(() => { seenOf = ""; });
   };

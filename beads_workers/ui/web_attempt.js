@@ -128,8 +128,10 @@
   const drawActs = () => {
     const acts = hello.control && isLive() ? found?.actions ?? [] : [];
     const about = acts.some((act) => act.button in TEXTS) ? acts.find((act) => act.button in TEXTS).button : null;
-    const rows = [...(about ? ["box"] : []), ...acts.map((act) => act.button)];
-    keyed(byId("acts"), rows, (name) => `${open.issue}\0${name}`, (name) => {
+    const asked = shot.questions.find((row) => row.issue_id === open.issue);
+    const rows = [...(asked ? ["asked"] : []), ...(about ? ["box"] : []), ...acts.map((act) => act.button)];
+    keyed(byId("acts"), rows, (name) => `${draftOf(open.issue, "reply")}\0${name}`, (name) => {
+      if (name === "asked") return el("pre", "asked", el("bdi", "", inLines(asked.question)));
       if (name === "box") return words(draftOf(open.issue, about), `${TEXTS[about]} ${safe(open.issue)}`);
       const [label, tone, act] = ACTS[name];
       const button = el("button", tone ? `${name} ${tone}` : name, label);

@@ -306,6 +306,53 @@ def test_a_person_answers_approves_and_rejects(browser: Browser, house: Served, 
     page.close()
 
 
+def test_an_opened_question_stands_above_its_box(browser: Browser, house: Served) -> None:
+    page = drawn(browser, house.url)
+    page.click("#asking .opens")
+    page.until("document.querySelector('#acts textarea') !== null")
+    asked = page.value("document.querySelector('#acts pre').innerText")
+    assert asked == page.value("document.querySelector('#asking pre').innerText")
+    above = "document.querySelector('#acts pre').getBoundingClientRect().bottom"
+    assert page.value(f"{above} <= {BOX.format('Answer to q-1')}.getBoundingClientRect().top")
+    page.press("Escape")
+    page.click("#awaiting .opens")
+    page.until("document.querySelector('#acts .approve') !== null")
+    assert page.value("document.querySelector('#acts pre') === null")
+    page.close()
+
+
+SEEN = "document.querySelector({!r}).checkVisibility()"
+
+
+def test_what_the_page_does_is_not_to_be_typed_on_a_phone(browser: Browser, house: Served) -> None:
+    def needs(*rows: tuple[str, str]) -> dict[str, Any]:
+        return full_house() | {"needs": [{"text": t, "remedy": r} for t, r in rows]}
+
+    house.tell(needs(("2 quarantined", "logs x-1; retry x-1 x-2"), ("paused", "resume")))
+    page = drawn(browser, house.url, 400)
+    assert page.value(SEEN.format("#needs .tapped"))
+    page.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    page.until(f"!{SEEN.format('#needs .tapped')}")
+    told = "[...document.querySelectorAll('#needs code')].filter((e) => e.checkVisibility())"
+    assert page.value(f"{told}.map((e) => e.textContent)") == ["beads-workers resume"]
+    top = "Math.abs(document.getElementById('quarantined').getBoundingClientRect().top) < 400"
+    assert not page.value(top)
+    page.click("#needs .below")
+    page.until(top)
+    # Once nobody can be told, all of it is to be typed.
+    house.tell(needs(("q-1 asks: FOO?", "answer q-1")))
+    page.until(f"{SEEN.format('#asking .form')} && document.getElementById('needs').hidden")
+    write(page, "Answer to q-2", "call it FOO")
+    house.shown.say("fleet", {"state": "ended", "until": 1.0})
+    page.until(f"!{SEEN.format('#asking .form')}")
+    assert page.value(f"{BOX.format('Answer to q-2')}.value") == "call it FOO"
+    assert page.value(f"{BOX.format('Answer to q-2')}.checkVisibility()")
+    assert page.value("document.querySelector('#needs code').innerText") == (
+        "beads-workers answer q-1"
+    )
+    page.close()
+
+
 def test_nothing_is_sent_without_words_and_a_refusal_loses_none(
     browser: Browser, house: Served
 ) -> None:
