@@ -23,9 +23,8 @@ from beads_workers.ui import report_sections as tables
 from beads_workers.ui.agents import short_tokens
 from beads_workers.ui.findings import by_outcome, tracker
 from beads_workers.ui.report_sections import Child, add, bar, el, foreign, own, render, timeline
-from beads_workers.ui.report_text import cost as cost_of
 from beads_workers.ui.report_text import dropped, which
-from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, clock, duration, moment
+from beads_workers.ui.words import OUTCOME_WORDS, clock, duration, fate_count, moment
 
 ZOOMS = (1, 3, 10, 30)
 
@@ -196,9 +195,10 @@ def _figures(history: History) -> Element:
         note = f"{waits:,} did not" if waits else "all that was to land"
         tiles.insert(1, ("landed", f"{history.landing.landed:,}", note))
     if (money := findings.money_of(history)) is not None:
-        of = f" of {history.budget}" if history.budget else ""
-        tokens = f"{short_tokens(money.total.tokens.total)} tokens{of}"
-        tiles.append(("agents cost", cost_of(money.total), tokens))
+        of = f"of {history.budget}" if history.budget else ""
+        tokens = f"{short_tokens(money.total.tokens.total)} tokens"
+        beside = f"{of}, {tokens}" if of.startswith("of $") else f"{tokens} {of}"
+        tiles.append(("agents cost", tables.dollars_of(money.total), beside))
     tile = (el("div", el("dt", n), el("dd", v), el("dd", s, class_="dim")) for n, v, s in tiles)
     return add(el("dl", class_="tiles"), tile)
 
@@ -223,7 +223,7 @@ def _issues(history: History) -> Element:
         el(
             "li",
             tables.swatch(tables.FATE_CLASSES[fate][2:]),
-            f"{count:,} {FATE_WORDS[fate.value]}",
+            fate_count(count, fate.value),
         )
         for fate, count in counts
         if count

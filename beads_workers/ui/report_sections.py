@@ -21,8 +21,8 @@ from beads_workers.core.history import (
 from beads_workers.core.receipts import INDEPENDENT, Receipt
 from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
-from beads_workers.ui.agents import receipt_line, receipt_lines
-from beads_workers.ui.report_text import cost, landing_text, quarantined_after, run_text
+from beads_workers.ui.agents import at_least, dollars, receipt_line, receipt_lines
+from beads_workers.ui.report_text import landing_text, quarantined_after, run_text
 from beads_workers.ui.words import FATE_WORDS, NO_ERROR, OUTCOME_WORDS, clock, duration, moment
 
 # --- html parts ----------------------------------------------------------------------------------
@@ -385,12 +385,18 @@ def to_decide(found: list[findings.Decision]) -> Element:
             " ",
             foreign(each.issue.title, TITLE_WIDTH),
             el("span", f": {FATE_WORDS[each.issue.fate.value]}", class_="dim"),
-            el("pre", foreign(each.text, QUARANTINED_ERROR_WIDTH)),
+            el("pre", *_lines(each.text)),
             el("code", foreign(each.command, 200)),
         )
         for each in found
     ]
     return section("To decide", add(el("ul", class_="aside"), items))
+
+
+def _lines(text: str) -> Iterator[Child]:
+    for line in text.splitlines():
+        yield foreign(line, QUARANTINED_ERROR_WIDTH)
+        yield el("br")
 
 
 def to_review(found: list[Attempt]) -> Element:
@@ -440,9 +446,10 @@ def money(found: findings.Money, history: History) -> Element:
 COSTLY_SHOWN = 20
 
 
-def _dollars(spend: findings.Costs) -> str:
+def dollars_of(spend: findings.Costs) -> str:
+    """Return what was spent, or why nobody knows it."""
     if spend.money or not (spend.unpriced or spend.later):
-        return cost(spend)
+        return f"{at_least(spend.cut + spend.unpriced)}{dollars(spend.money)}"
     return "no price" if spend.unpriced else "told later"
 
 
@@ -452,7 +459,7 @@ def _cost_row(name: Element, note: str, spend: findings.Costs) -> Element:
         name,
         el("td", foreign(note, 70), class_="wide"),
         el("td", f"{spend.tokens.total:,}", class_="n"),
-        el("td", _dollars(spend), class_="n"),
+        el("td", dollars_of(spend), class_="n"),
     )
 
 

@@ -23,6 +23,7 @@ from beads_workers.ui.words import (
     NO_ERROR,
     OUTCOME_WORDS,
     duration,
+    fate_count,
     moment,
 )
 
@@ -150,7 +151,7 @@ def _figures(history: History, width: int) -> Iterator[Text]:
     fates = [(fate, len(history.with_fate(fate))) for fate in Fate]
     yield _row(
         "issues",
-        (", ".join(f"{n} {FATE_WORDS[f.value]}" for f, n in fates if n) or "none taken")
+        (", ".join(fate_count(n, f.value) for f, n in fates if n) or "none taken")
         + before(history),
     )
     counts = by_outcome(history.attempts)

@@ -293,7 +293,7 @@
   };
 
   // What a card with buttons asks for is not said above it as well.
-  const hasCard = (need) => hello.control && !isOver() && [...shot.questions, ...shot.approvals].some((row) => need.text.startsWith(`${row.issue_id} a`) && need.remedy.endsWith(` ${row.issue_id}`));
+  const hasCard = (need) => hello.control && [...shot.questions, ...shot.approvals].some((row) => need.text.startsWith(`${row.issue_id} a`) && need.remedy.endsWith(` ${row.issue_id}`));
   const drawNeeds = () => {
     const needs = shot.needs.filter((need) => !hasCard(need));
     byId("needs").hidden = !needs.length;
@@ -337,10 +337,12 @@
     box.readOnly = false;
     draw();
   };
+  const typed = (verb, row) => el("p", "typed", foreign(`beads-workers ${verb} ${row.issue_id}`, "code"));
   // A box stays where a fleet is away for a moment, or with what is typed: somebody may be typing.
   const drawForm = (card) => {
     const form = card.lastElementChild;
     form.hidden = !hello.control || (isOver() && !form.firstElementChild.value);
+    card.querySelector(".typed").hidden = !(hello.control && isOver());
     for (const button of form.querySelectorAll("button")) button.disabled = !isLive() || form.firstElementChild.readOnly;
   };
   const drawCards = (section, rows, whole, key, make, update) => {
@@ -356,7 +358,7 @@
       const reply = el("button", "reply", "Answer");
       reply.addEventListener("click", () => send(box, "bw.answer", row.issue_id, "Type the answer first."));
       return el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title)), el("span", "dim")),
-        el("pre", "", el("bdi", "", inLines(row.question))), el("div", "form", box, reply));
+        el("pre", "", el("bdi", "", inLines(row.question))), typed("answer", row), el("div", "form", box, reply));
     }, (card, row) => {
       set(card.querySelector(".dim"), [row.agent && ` ${safe(row.agent)}`, row.branch && ` on ${safe(row.branch)}`].filter(Boolean).join(""));
     });
@@ -367,7 +369,7 @@
       const box = words(row.issue_id, `Remarks on ${safe(row.issue_id)}`);
       const approve = el("button", "approve", "Approve");
       const reject = el("button", "reject", "Reject");
-      const card = el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title))), el("pre"), el("pre", "said"), el("p", "dim"), el("div", "form", box, approve, reject));
+      const card = el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title))), el("pre"), el("pre", "said"), el("p", "dim"), typed("diff", row), el("div", "form", box, approve, reject));
       approve.addEventListener("click", () => {
         const { issue_id: issue, commit } = card.shown;
         ask("bw.approve", { commits: { [issue]: commit } }, `Land ${safe(issue)} at ${short(commit)}?`);
@@ -679,9 +681,12 @@
 
   // --- control ---------------------------------------------------------------------------------
   let wish = null; // what a yes stands for
+  const YES = { "bw.approve": "Land it", "bw.retry": "Try again", "bw.release": "Release", "bw.stop": "Stop" };
   const ask = (control, fields, question) => {
     wish = () => tell(control, fields);
     set(byId("asked"), question);
+    set(byId("yes"), YES[control]);
+    setClass(byId("yes"), ["bw.release", "bw.stop"].includes(control) ? "danger" : "");
     byId("question").showModal();
   };
   // Not upon "close", which comes later: the next question may be open by then.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import re
 import time
 from enum import Enum
 
@@ -53,6 +54,15 @@ FATE_WORDS = {
     "not_ours": "not ours",
 }
 """Words for the values of ``history.Fate``."""
+
+
+def fate_count(count: int, fate: str) -> str:
+    """Return ``3 closed``, ``1 waits for an answer``, ``2 wait for an answer``."""
+    words = FATE_WORDS[fate]
+    if count != 1:
+        words = re.sub("^(a?wait)s", r"\1", words)
+    return f"{count:,} {words}"
+
 
 DID_NOT_LAND = "did not land"
 """What became of a finished branch that was refused: its issue is quarantined, or goes back."""

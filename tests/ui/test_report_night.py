@@ -10,7 +10,7 @@ import pytest
 from beads_workers.core import journal as rec
 from beads_workers.core.history import Fate, History
 from beads_workers.core.nights import night
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.receipts import Receipt, Tokens
 from beads_workers.ui import findings
 from beads_workers.ui.report_html import page
 from beads_workers.ui.report_text import report_lines
@@ -72,6 +72,23 @@ def test_a_question_is_told_whole_and_with_the_command_that_answers(to_decide: H
         assert "beads-workers answer a" in shown and "beads-workers diff b" in shown
         assert "waits for an answer" in shown and "awaits approval" in shown
     assert "Q asked a question" in text(to_decide), "in the timeline, too"
+    assert "FOO or BAR?</bdi><br /><bdi>FOO is shorter." in page(to_decide).replace(
+        "<br>", "<br />"
+    )
+
+
+def test_counts_of_what_waits_are_grammatical_and_a_sum_that_lacks_some_says_so() -> None:
+    script = Script()
+    for number in range(2):
+        asks = Receipt(agent="claude", question="?", money=0.5, usage={"m": Tokens(9)})
+        times = (number, number + 0.5)
+        script.attempt("W1", f"a{number}", *times, "question", "asked", error="?", receipt=asks)
+    cut = replace(asks, money=None, question="")
+    script.attempt("W1", "b", 3.0, 4.0, "success", "land", receipt=cut)
+    found = replace(run(ended(script, 5.0), 1), budget="$2")
+    shown = page(found)
+    assert "2 wait for an answer" in shown and "2 wait for an answer" in text(found)
+    assert "at least $1.00" in shown and "of $2, 27 tokens" in shown
 
 
 def test_a_spent_budget_is_to_be_raised_and_not_typed_again() -> None:
