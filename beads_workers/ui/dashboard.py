@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -517,7 +518,14 @@ def _foot(snapshot: Fields, look: Look, columns: int) -> Text:
         return row.add("_").fill("   Enter keeps it, Escape gives it up", "muted").text()
     if look.message:
         return row.fill(look.message, "strong").text()
-    return row.fill(hints(snapshot, look, columns), "muted").text()
+    for hint in hints(snapshot, look, columns).split("   "):
+        keys = len(found.group()) if (found := _KEYS.match(hint)) else 0
+        row.add(hint[:keys], style="strong").add(f"{hint[keys:]}   ", style="muted")
+    return row.fill("").text()
+
+
+_KEYS = re.compile(r"(\S )+|\S+ ")
+"""In ``[ ] attempts`` and ``Enter open``: ``[ ] `` and ``Enter ``."""
 
 
 def _end_of(text: str, width: int) -> str:

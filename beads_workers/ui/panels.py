@@ -530,6 +530,8 @@ def _place(shown: viewer.ShownAttempt, look: viewer.Look, room: int) -> str:
 DIFF_STYLES = {"+": "good", "-": "bad", "@": "time", "d": "strong"}
 """First character of a line of a diff -> its style; ``d`` of ``diff --git``."""
 
+_FILE_NAME = re.compile(r"(---|\+\+\+) ([ab]/|/dev/null)")
+
 
 def _text(look: viewer.Look, width: int, room: int) -> Iterator[Text]:
     """Yield the rows of a log or another text: its end, or the place to which it is scrolled."""
@@ -567,7 +569,7 @@ def sentences(sections: Iterable[tuple[str, list[str]]], width: int) -> Iterator
 
 def _line_style(look: viewer.Look, line: str) -> str:
     if look.pane is viewer.Pane.DIFF:
-        return DIFF_STYLES.get(line[:1], "")
+        return "muted" if _FILE_NAME.match(line) else DIFF_STYLES.get(line[:1], "")
     return "strong" if look.pane is viewer.Pane.ABOUT and line[:1].strip() else ""
 
 

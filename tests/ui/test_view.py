@@ -781,14 +781,21 @@ def test_a_text_that_is_read_from_its_beginning_shows_its_first_page() -> None:
 
 def test_a_diff_has_the_colours_of_a_diff_and_each_line_says_so_itself() -> None:
     snapshot = after(*fleet(1, busy=1), FAILED)
-    text = ShownLog("", ("+more", "-less", "@@ -1 +1 @@", " same"))
+    text = ShownLog("", ("+more", "-less", "@@ -1 +1 @@", " same", "--- a/x", "+++ b/x"))
     renderer = Renderer({"TERM": "xterm-256color"}, "dark")
     picture = draw(snapshot, opened(snapshot, Pane.DIFF, log_end=0, log=text), 0.0, 80, 24)
-    rows = renderer.lines(picture, 80, 24)[4:8]
-    assert ["38;5;78m" in row for row in rows] == [True, False, False, False]
-    assert ["38;5;210m" in row for row in rows] == [False, True, False, False]
+    rows = renderer.lines(picture, 80, 24)[4:10]
+    assert ["38;5;78m" in row for row in rows] == [True, *[False] * 5]
+    assert ["38;5;210m" in row for row in rows] == [False, True, *[False] * 4]
     log = draw(snapshot, opened(snapshot, log=text), 0.0, 80, 24)
     assert "38;5" not in "".join(renderer.lines(log, 80, 24)[4:8])
+
+
+def test_keys_are_told_from_what_they_do() -> None:
+    picture = draw(after(*fleet(2, busy=2)), Look(), 0.0, 100, 24)
+    last = Renderer({"TERM": "xterm-256color"}, "dark").lines(picture, 100, 24)[-1]
+    bold = re.findall("\x1b\\[1m([^\x1b]+)\x1b", last)
+    assert [key.strip() for key in bold] == ["Enter", "2", "5", "Tab", "p", "+ -", "?", "q"]
 
 
 def test_times_stand_before_the_lines_of_a_log_only_if_they_are_wanted() -> None:
