@@ -297,6 +297,8 @@ class Board:
     issues: Issues = field(default_factory=Issues)
     listed: rec.Listed = field(default_factory=rec.Listed)
     requeued: dict[str, None] = field(default_factory=dict)
+    unlisted: set[str] = field(default_factory=set)
+    """Those of ``requeued`` that went back since the tracker was listed last."""
     given_up: dict[str, str] = field(default_factory=dict)
     """Workers of ours that are not started again, with the reason."""
     workers_peak: int = 0
@@ -415,6 +417,7 @@ class Board:
                 self.counters.round_trip_ended(entry.elapsed)
             case rec.Listed() as listed:
                 self.listed = listed
+                self.unlisted.clear()
             case rec.SourceTrouble() | rec.SourceRecovered() as source:
                 self._source(source, entry.elapsed)
             case rec.Noted():
@@ -436,6 +439,7 @@ class Board:
             case rec.Claimed(issue_id):
                 self.claims += 1
                 self.requeued.pop(issue_id, None)
+                self.unlisted.discard(issue_id)
             case rec.SettledRecord() as settled:
                 self._settled(settled, change)
             case rec.UsageFound():
@@ -565,6 +569,7 @@ class Board:
         handed_back = change.end is not None and change.end.verdict == "hand_back"
         if settled.action == "release" and settled.result == "applied" and not handed_back:
             self.requeued[settled.issue_id] = None
+            self.unlisted.add(settled.issue_id)
 
     def _done_after_all(self, end: rec.Finished, stood: Standing) -> None:
         """Correct the totals: a worker that died without a word had done the issue.

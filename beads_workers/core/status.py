@@ -57,6 +57,8 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     prefetched = board.prefetched()
     ready = sum(board.listed.by_priority) + board.unsent + prefetched
     running, retrying = board.running - prefetched, board.retrying
+    if board.ended:  # No listing comes any more.
+        ready += len(board.unlisted - retrying.keys())
     quarantined = board.issues.standing(Standing.QUARANTINED)
     rate = _rate_per_minute(board, elapsed, running)
     left = ready + running + len(retrying) + board.listed.blocked

@@ -15,7 +15,7 @@ from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import Result
 from beads_workers.core.status import status
-from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, lost, ready
+from tests.core.playbook import BEGAN, EPOCH, Play, cancelled, done, failed, lost, ready
 
 PROMISED: dict[str, set[str]] = {
     "": {
@@ -218,6 +218,18 @@ def test_the_states_that_are_shown_are_the_four_that_are_promised() -> None:
     assert states == ["running", "paused", "draining", "stopping", "stopping", "stopping"]
     play.quiet()
     assert (shown(play)["running"], play.ended) == (False, 7)
+
+
+def test_what_a_stop_gives_back_is_still_to_be_done() -> None:
+    play = Play()
+    play.working("a", "b")
+    play.do(ev.StopAsked())
+    for conn, issue_id in enumerate(("a", "b"), 1):
+        play.do(cancelled(conn, issue_id))
+        play.do(lost(conn))
+    play.quiet()
+    play.quiet()
+    assert (play.ended, shown(play)["queue"]["ready"]) == (0, 2)
 
 
 def test_a_worker_that_died_is_about_to_start_again_and_one_that_ends_with_the_run_is_not() -> None:
