@@ -58,7 +58,8 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     ready = sum(board.listed.by_priority) + board.unsent + prefetched
     running, retrying = board.running - prefetched, board.retrying
     if board.ended:  # No listing comes any more.
-        ready += len(board.unlisted - retrying.keys())
+        held = {each.issue_id for each in board.issues.standing(Standing.ON_HOLD)}
+        ready += len(board.unlisted - retrying.keys() - held)
     quarantined = board.issues.standing(Standing.QUARANTINED)
     rate = _rate_per_minute(board, elapsed, running)
     left = ready + running + len(retrying) + board.listed.blocked

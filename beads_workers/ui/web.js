@@ -282,7 +282,7 @@
   const OURS = /^(answer|approve|diff|doctor|logs|release|resume|retry|start|why)(?= |$)/;
 
   // What the page does itself, with a button: no phone can type it.
-  const TAPPED = /^(logs|retry) /;
+  const TAPPED = /^(logs (?!W\d+$)|retry )/;
 
   // A button that opens an attempt; "pin" tells which when it is pressed.
   const opener = (pin, ...children) => {

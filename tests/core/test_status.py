@@ -11,6 +11,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import limits
 from beads_workers.core.model import IssueId
 from beads_workers.core.policy import Policy
+from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.snapshot import Board
 from beads_workers.core.source import Result
@@ -222,8 +223,11 @@ def test_the_states_that_are_shown_are_the_four_that_are_promised() -> None:
 
 def test_what_a_stop_gives_back_is_still_to_be_done() -> None:
     play = Play()
-    play.working("a", "b")
-    play.do(ev.StopAsked())
+    play.working("a", "b", "held")
+    play.do(ReleaseAskedFor(ev.Ticket(1), (IssueId("held"),)))
+    play.do(cancelled(3, "held"))
+    play.quiet()
+    play.do(ev.StopAsked(), lost(3))
     for conn, issue_id in enumerate(("a", "b"), 1):
         play.do(cancelled(conn, issue_id))
         play.do(lost(conn))
