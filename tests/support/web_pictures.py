@@ -246,7 +246,7 @@ class Phone:
 
 def why(phone: Phone) -> None:
     """Find why the newest failure failed."""
-    phone.tap("#ended li:has(.why.bad) .opens")
+    phone.tap("#needs .opens")
     phone.sees("#lines", "[beads-workers]")
 
 
@@ -268,6 +268,7 @@ def answer(phone: Phone) -> None:
 
 def again(phone: Phone) -> None:
     """Retry all of one cause."""
+    phone.tap("#needs .below")
     phone.tap("#aside .again-all:not([hidden])")
     phone.tap("#yes")
     phone.sees(SAID, "")
