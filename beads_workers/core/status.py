@@ -17,7 +17,7 @@ from beads_workers.core.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.landing import ahead_text
 from beads_workers.core.model import FLEETS
 from beads_workers.core.night import NightSoFar
-from beads_workers.core.text import counted, printable, some
+from beads_workers.core.text import counted, in_one_line, printable, some
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -436,8 +436,8 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
             todo = f"{closed.todo}, then resume" if closed.todo else "mend it, then resume"
             yield f"{closed.agent}: {closed.why}", todo
     for issue in board.questions:
-        asked = issue.retry_entry.question if issue.retry_entry else ""
-        yield f"{issue.issue_id} asks: {printable(asked, ASKED_WIDTH)}", f"answer {issue.issue_id}"
+        asked = in_one_line(issue.retry_entry.question if issue.retry_entry else "", ASKED_WIDTH)
+        yield f"{issue.issue_id} asks: {asked}", f"answer {issue.issue_id}"
     for issue in board.awaiting:
         past = issue.retry_entry
         stat = past.receipt.diffstat if past is not None and past.receipt is not None else ""

@@ -39,6 +39,11 @@ def printable(text: str, width: int | None = None) -> str:
     return safe if width is None else _shortened(safe, width, cut=len(head) < len(text))
 
 
+def in_one_line(text: str, width: int) -> str:
+    """Return prose of several lines as ``printable`` text: a line end is a space like any other."""
+    return printable(" ".join(text.split()), width)
+
+
 def as_shown(line: str) -> str:
     """Return a line of a program's output as a terminal would show it in the end, without colours.
 

@@ -14,7 +14,7 @@ from beads_workers.core.journal import Entry, Resumed
 from beads_workers.core.landing import refusal_text
 from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.core.status import END_REASONS
-from beads_workers.core.text import counted, printable, some
+from beads_workers.core.text import counted, in_one_line, printable, some
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
 from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS, duration
@@ -418,7 +418,7 @@ def _typed(cause: str, causes: list[str]) -> str:
 def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:
     """Yield open questions and branches that await approval, each with its command."""
     for row in shown.get("questions", ()):
-        asked = printable(row["question"], 400)
+        asked = in_one_line(row["question"], 400)
         yield f"{printable(row['issue_id'])} asks: {asked}; beads-workers answer {row['issue_id']}"
     for row in shown.get("approvals", ()):
         gate = row["gate"]["text"] if row["gate"] else ""

@@ -21,7 +21,7 @@ from beads_workers.core.landing import refusal_text
 from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board
 from beads_workers.core.status import END_REASONS
-from beads_workers.core.text import counted, printable
+from beads_workers.core.text import counted, in_one_line, printable
 from beads_workers.ui.agents import closed_account, used
 
 QUARANTINED_SECONDS = 30.0
@@ -86,23 +86,29 @@ def environment(notice: Notice) -> dict[str, str]:
 
 def _asked(issue_id: str, finished: rec.Finished, entry: Entry, board: Board) -> Notice:
     question = (finished.receipt.question if finished.receipt else "") or finished.error
-    name, todo = printable(issue_id), f"beads-workers answer {printable(issue_id)}"
-    text = f"{name} asks: {printable(question, QUESTION_WIDTH)} -- {todo}"
-    title = printable(board.title(issue_id), TITLE_WIDTH)
-    ids = (issue_id,)
-    return _notice(
-        "question", text, entry.at, board, count=1, issue_ids=ids, issue_title=title, todo=todo
-    )
+    says = f"asks: {in_one_line(question, QUESTION_WIDTH)}"
+    return _waits("question", issue_id, says, "answer", entry, board)
 
 
 def _awaits(issue_id: str, finished: rec.Finished, entry: Entry, board: Board) -> Notice:
-    name, todo = printable(issue_id), f"beads-workers diff {printable(issue_id)}"
     stat = finished.receipt.diffstat if finished.receipt else ""
-    text = f"{name} awaits approval ({printable(stat, ERROR_WIDTH)}) -- {todo}"
-    title = printable(board.title(issue_id), TITLE_WIDTH)
-    ids = (issue_id,)
+    says = f"awaits approval: {printable(stat, ERROR_WIDTH)}"
+    return _waits("approval", issue_id, says, "diff", entry, board)
+
+
+def _waits(event: str, issue_id: str, says: str, verb: str, entry: Entry, board: Board) -> Notice:
+    name, title = printable(issue_id), printable(board.title(issue_id), TITLE_WIDTH)
+    todo = f"beads-workers {verb} {name}"
+    text = f"{name}{f' ({title})' if title else ''} {says} -- {todo}"
     return _notice(
-        "approval", text, entry.at, board, count=1, issue_ids=ids, issue_title=title, todo=todo
+        event,
+        text,
+        entry.at,
+        board,
+        count=1,
+        issue_ids=(issue_id,),
+        issue_title=title,
+        todo=todo,
     )
 
 

@@ -116,7 +116,7 @@ def test_nothing_is_left_to_do_only_if_that_is_known() -> None:
 def test_what_waits_for_a_person_is_said_with_its_command() -> None:
     shown = after(*to_decide(), rec.RunEnded(7, "idle_timeout"))
     told = summary(shown | {"unmerged_branches": 1})
-    assert "app-1 asks: FOO or BAR?\u23ceFOO is shorter.; beads-workers answer app-1" in told
+    assert "app-1 asks: FOO or BAR? FOO is shorter.; beads-workers answer app-1" in told
     assert "app-2 awaits approval (3 files changed): beads-workers diff app-2" in told
     assert not any("holds work" in line for line in told), "it is said already"
     assert "'beads-workers answer' asks you one question after the other" in told[-1]

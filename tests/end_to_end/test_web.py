@@ -290,8 +290,11 @@ def test_a_person_answers_approves_and_rejects(browser: Browser, house: Served, 
     assert page.value(fill) != "rgb(0, 0, 0)", "its outcome has a colour"
     assert page.value(f"!{ended}.querySelector('.bad')"), "a question is no fault"
     write(page, "Answer to q-2", " call it FOO\nplease ")
+    place = "document.getElementById('asking').offsetTop"
+    before = page.value(place)
     page.click(beside("Answer to q-2", "reply"))
     page.until(f"{SAID} === 'done: bw.answer'")
+    assert page.value(place) == before, "what is said moves nothing under a finger"
     assert page.value(BOX.format("Answer to q-2") + ".value") == ""
     write(page, "Remarks on a-1", "use euros")
     page.click(beside("Remarks on a-1", "reject"))

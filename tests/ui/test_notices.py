@@ -75,6 +75,22 @@ def test_fifty_in_a_minute_are_a_few_notices_that_name_how_many() -> None:
     assert run.notices.ends == inf
 
 
+def test_a_question_and_a_branch_to_approve_are_told_so_that_their_text_alone_is_enough() -> None:
+    there = JournaledRun()
+    asks = Receipt(agent="claude", question="Both are there.\n\nFOO or BAR?")
+    there.add(rec.Claimed("a", "Name it"), rec.Started("a", "W1", 1, "r.a", "Name it"))
+    ended = rec.Finished("a", "W1", 1, "r.a", "question", "asked", "FOO or BAR?", receipt=asks)
+    notice = one(there.add(ended))
+    text = "a (Name it) asks: Both are there. FOO or BAR? -- beads-workers answer a"
+    assert (notice.event, notice.text, notice.issue_ids) == ("question", text, ("a",))
+    there.add(rec.Claimed("b", "Login"), rec.Started("b", "W1", 1, "r.b", "Login"))
+    work = Receipt(agent="codex", head="1" * 40, branch="bw/b/1", diffstat="3 files changed")
+    ended = rec.Finished("b", "W1", 1, "r.b", "success", "land", receipt=work, awaits=True)
+    notice = one(there.add(ended))
+    text = "b (Login) awaits approval: 3 files changed -- beads-workers diff b"
+    assert (notice.event, notice.text, notice.todo) == ("approval", text, "beads-workers diff b")
+
+
 def test_after_a_quiet_time_the_next_one_is_told_at_once_again() -> None:
     run = JournaledRun()
     run.give_up("a")
