@@ -55,11 +55,8 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     """Return the JSON of ``status --json``; ``elapsed``: seconds of the run now."""
     run = board.run
     prefetched = board.prefetched()
-    ready = sum(board.listed.by_priority) + board.unsent + prefetched
+    ready = sum(board.listed.by_priority) + board.unsent + prefetched + _given_back(board)
     running, retrying = board.running - prefetched, board.retrying
-    if board.ended:  # No listing comes any more.
-        held = {each.issue_id for each in board.issues.standing(Standing.ON_HOLD)}
-        ready += len(board.unlisted - retrying.keys() - held)
     quarantined = board.issues.standing(Standing.QUARANTINED)
     rate = _rate_per_minute(board, elapsed, running)
     left = ready + running + len(retrying) + board.listed.blocked
@@ -122,6 +119,14 @@ def _hours(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         hours[f"{name}_at"] = shown_time(at) if at else None
         hours[f"{name}_in_seconds"] = round(max(0.0, at - now), 1) if at else None
     return hours
+
+
+def _given_back(board: snapshot.Board) -> int:
+    """Return how many issues are ready again of which no listing will tell."""
+    if not board.ended:
+        return 0
+    held = {each.issue_id for each in board.issues.standing(Standing.ON_HOLD)}
+    return len(board.unlisted - board.retrying.keys() - held)
 
 
 def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> dict[str, Any]:

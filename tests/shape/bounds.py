@@ -57,7 +57,7 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4036, slack=100),
+    "read_model_lines": Bound(4041, slack=100),
     "text_fields": Bound(0),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
@@ -71,9 +71,9 @@ BOUNDS = {
     # The attempt view, issues by state and cause, mouse, palette, the page's attempts and deltas:
     # 3,400. Worktrees used again, people in them, questions by a tool, gates ahead: 1,300.
     # Gits that stay, refs read from files, worktrees made during the base check: 270.
-    "code_lines": Bound(75178, slack=300),
+    "code_lines": Bound(75180, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6714, slack=30),
+    "functions": Bound(6715, slack=30),
     "classes": Bound(1041, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
     "test_lines": Bound(119278, slack=1000),
