@@ -45,6 +45,10 @@ _TABLES_LOCKED = "cannot lock references"
 """Message of git about this lock. For the lock of one ref, git prints ``cannot lock ref
 'refs/...'``."""
 
+_HALF_MADE = re.compile(r"failed to read .*/commondir:")
+"""Message of git in every call that looks at all worktrees, if it finds this file empty."""
+_COMMON_DIR = "../..\n"
+
 GITLINK = "160000"
 """Mode of a commit of another repository in a tree or an index."""
 
@@ -155,11 +159,18 @@ def _answer(
     seconds: float,
 ) -> GitCall:
     done = _called(folder, arguments, stdin, places, seconds)
-    if done.status > 0 and done.error.endswith(_TABLES_LOCKED) and _unlock_tables(folder, places):
+    if done.status > 0 and _is_mended(done.error, folder, places):
         done = _called(folder, arguments, stdin, places, seconds)
     if done.status < 0:
         raise GitNoAnswer(f"git {_name(arguments)} was ended by signal {-done.status}")
     return done
+
+
+def _is_mended(error: str, folder: str, places: Mapping[str, str] | None) -> bool:
+    """Return whether what made a call fail was left by a killed git, and is put right."""
+    if error.endswith(_TABLES_LOCKED):
+        return _unlock_tables(folder, places)
+    return bool(_HALF_MADE.match(error)) and _complete_worktrees(folder, places)
 
 
 def git_or_none(folder: str, *arguments: str) -> str | None:
@@ -290,6 +301,20 @@ def _unlock_tables(folder: str, places: Mapping[str, str] | None) -> bool:
             if os.path.samestat(found, lock.stat()) and not owners(lock):
                 lock.unlink()
     return not any(lock.exists() for lock in locks)
+
+
+def _complete_worktrees(folder: str, places: Mapping[str, str] | None) -> bool:
+    """Write what a ``git worktree add`` was to write when it was killed. One that still lives
+    writes the same. Return whether something was missing."""
+    output = _called(folder, questions("--git-common-dir"), None, places, SECONDS_MAX).output
+    mended = False
+    for common in answers(output) if output else ():
+        for each in Path(common, "worktrees").glob("*/commondir"):
+            with suppress(OSError):
+                if not each.stat().st_size:
+                    each.write_text(_COMMON_DIR)
+                    mended = True
+    return mended
 
 
 def identity(folder: str) -> tuple[str, ...]:

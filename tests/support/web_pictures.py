@@ -120,7 +120,8 @@ VIEWS: dict[str, tuple[str, ...]] = {
 }
 """What is clicked on the way to a view; a page of an earlier version has not all of it."""
 ENDED = {"end": (), "end-reports": ("#nights",)}
-REPORT = "document.querySelector('#nights-list li:last-child a').href"
+REPORTS = {"report": "last", "report-end": "first"}
+"""Of the earlier night, and of this one: their places in the list."""
 
 
 def look(browser: Browser, url: str, folder: Path, views: dict[str, tuple[str, ...]]) -> None:
@@ -141,20 +142,20 @@ def look(browser: Browser, url: str, folder: Path, views: dict[str, tuple[str, .
                 page.close()
 
 
-def look_at_report(browser: Browser, url: str, folder: Path) -> None:
-    """The report of the earlier night."""
+def look_at_report(browser: Browser, url: str, folder: Path, view: str) -> None:
+    """One of ``REPORTS``."""
     page = browser.open(url, *PHONE)
     page.until(DRAWN)
     if not page.value("document.querySelector('#nights') !== null"):
         return
     page.click("#nights")
     page.until("document.querySelector('#nights-list a') !== null")
-    report = page.value(REPORT)
+    report = page.value(f"document.querySelector('#nights-list li:{REPORTS[view]}-child a').href")
     page.close()
     for theme, dark in THEMES.items():
         for width in WIDTHS:
             page = browser.open(report, width, dark=dark)
-            page.picture(folder / f"report-{width}-{theme}-all.png")
+            page.picture(folder / f"{view}-{width}-{theme}-all.png")
             page.close()
 
 
@@ -174,10 +175,11 @@ def take(browser: Browser, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with night() as (place, fleet, url):
         look(browser, url, folder, VIEWS)
-        look_at_report(browser, url, folder)
+        look_at_report(browser, url, folder, "report")
         fleet.call("stop")
         place.finish()
         look(browser, url, folder, ENDED)
+        look_at_report(browser, url, folder, "report-end")
     index(folder)
 
 

@@ -127,6 +127,23 @@ def test_the_environment_bounds_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bound(60.0) == seconds
 
 
+# --- a worktree that a killed git has half made ---------------------------------------------------
+
+
+def test_a_worktree_whose_making_was_killed_fails_no_call(tmp_path: Path) -> None:
+    top = make_repository(tmp_path / "repository")
+    for name in ("whole", "half"):
+        git(top, "worktree", "add", "-q", "--detach", f"../{name}")
+    half = top / ".git/worktrees/half"
+    for asked in (("worktree", "list"), ("branch", "--all")):
+        (half / "commondir").write_text("")
+        with pytest.raises(AssertionError, match="commondir"):
+            git(top, *asked)
+        call(str(top.parent / "whole"), *asked)
+        assert (half / "commondir").read_text() == "../..\n"
+        git(top, *asked)
+
+
 # --- locks of reftables ---------------------------------------------------------------------------
 
 
