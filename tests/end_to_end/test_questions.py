@@ -192,7 +192,7 @@ def test_the_notification_has_the_whole_question_and_what_answers_it(
     row = asked(fleet)
     until(told.exists)
     text = until(lambda: told.read_text())
-    assert f"{row['issue_id']} asks: FOO or BAR?" in text
+    assert f"{row['issue_id']} ({row['title']}) asks: FOO or BAR?" in text
     command = text.partition(" -- ")[2].split()
     assert command[:2] == ["beads-workers", "answer"]
     done = fleet.call(*command[1:], "call it FOO")

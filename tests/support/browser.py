@@ -150,15 +150,22 @@ class Page:
         self._browser.call("Target.closeTarget", targetId=self._target)
 
     def click(self, selector: str) -> None:
-        """The left button on the middle of an element."""
-        x, y = self.value(
-            f"(e => {{e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
-            " const r = e.getBoundingClientRect();"
-            f" return [r.x + r.width / 2, r.y + r.height / 2]}})"
-            f"(document.querySelector({json.dumps(selector)}))"
-        )
+        """The left button on the middle of an element, once that stands still."""
+        node = f"document.querySelector({json.dumps(selector)})"
+        to = f"{node}.scrollIntoView({{block: 'center', behavior: 'instant'}})"
+        middle = f"(r => [r.x + r.width / 2, r.y + r.height / 2])({node}.getBoundingClientRect())"
+        place = self.value(f"{to}; {middle}")
+        while True:
+            self._mouse("mouseMoved", *place)
+            time.sleep(0.03)
+            if self.value(middle) == place:
+                break
+            place = self.value(f"{to}; {middle}")
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self._mouse(kind, *place, button="left", clickCount=1)
+
+    def _mouse(self, kind: str, x: float, y: float, **button: Any) -> None:
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
 
     def type(self, text: str) -> None:
         """Letters, into whatever has the focus."""
