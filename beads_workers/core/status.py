@@ -77,7 +77,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
         "workers_peak": board.workers_peak,
         "queue": _queue(board, elapsed, ready, running),
-        "quarantined": [_quarantined(issue) for issue in quarantined[:QUARANTINED_MAX]],
+        "quarantined": [_quarantined(issue) for issue in quarantined[-QUARANTINED_MAX:]],
         "questions": [question_row(issue) for issue in board.questions[:QUARANTINED_MAX]],
         "occupied": list(islice(_occupied(board), QUARANTINED_MAX)),
         "approvals": [approval_row(issue) for issue in board.awaiting[:QUARANTINED_MAX]],

@@ -72,8 +72,8 @@ def quarantined(
     part = viewer.Part.QUARANTINED
     listed = viewer.rows_of(look, snapshot, part)
     count, known = snapshot["queue"]["quarantined"], len(snapshot["quarantined"])
-    first_ones = f", the first {known} here" if known < count else ""
-    title = f"quarantined: {count}{first_ones}{left_out(look, part)}"
+    newest = f", the newest {known} here" if known < count else ""
+    title = f"quarantined: {count}{newest}{left_out(look, part)}"
     yield rule(title, width, unicode=look.unicode)
     if not listed:
         text = "none of them" if known else "nothing is quarantined"

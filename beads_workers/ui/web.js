@@ -479,7 +479,7 @@
     const on = hello.control && isLive();
     byId("retry-all").hidden = !on || rows.size < 2;
     const all = shot.queue.quarantined;
-    set(byId("quarantined-note"), `${count(all)} out of the backlog until somebody asks for another try${all > rows.size ? `; the first ${count(rows.size)} are shown` : ""}`);
+    set(byId("quarantined-note"), `${count(all)} out of the backlog until somebody asks for another try${all > rows.size ? `; the newest ${count(rows.size)} are shown` : ""}`);
     keyed(byId("aside"), causes, (cause) => cause.text, (cause) => {
       const againAll = el("button", "again-all", "Try these again");
       const list = el("ul");

@@ -165,6 +165,8 @@ def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
             play.board.apply(rec.Entry(record, EPOCH, 1.0))
     found = shown(play)
     assert found["queue"]["quarantined"] == 3000 + limits.RECENT_MAX
+    newest = found["quarantined"][-1]["issue_id"]
+    assert newest == issue_id and f"logs {newest};" in found["needs"][-1]["remedy"]
     assert len(json.dumps({"snapshot": found})) < limits.OUTBOX_BYTES_MAX
 
 
