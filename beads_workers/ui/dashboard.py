@@ -518,9 +518,11 @@ def _foot(snapshot: Fields, look: Look, columns: int) -> Text:
         return row.add("_").fill("   Enter keeps it, Escape gives it up", "muted").text()
     if look.message:
         return row.fill(look.message, "strong").text()
+    between = ""
     for hint in hints(snapshot, look, columns).split("   "):
         keys = len(found.group()) if (found := _KEYS.match(hint)) else 0
-        row.add(hint[:keys], style="strong").add(f"{hint[keys:]}   ", style="muted")
+        row.add(f"{between}{hint[:keys]}", style="strong").add(hint[keys:], style="muted")
+        between = "   "
     return row.fill("").text()
 
 

@@ -794,6 +794,10 @@ def test_a_diff_has_the_colours_of_a_diff_and_each_line_says_so_itself() -> None
 def test_keys_are_told_from_what_they_do() -> None:
     picture = draw(after(*fleet(2, busy=2)), Look(), 0.0, 100, 24)
     last = Renderer({"TERM": "xterm-256color"}, "dark").lines(picture, 100, 24)[-1]
+    for columns in range(60, 130):
+        for pane in (Pane.FLEET, Pane.DIFF, Pane.LOG, Pane.ISSUES, Pane.QUARANTINE):
+            foot = lines(after(*fleet(2, busy=2)), Look(pane=pane), columns=columns)[-1]
+            assert foot.endswith(("q leave", "q back")), foot
     bold = re.findall("\x1b\\[1m([^\x1b]+)\x1b", last)
     assert [key.strip() for key in bold] == ["Enter", "2", "5", "Tab", "p", "+ -", "?", "q"]
 
