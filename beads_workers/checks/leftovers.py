@@ -25,7 +25,7 @@ from beads_workers.runtime.journal_file import segments
 from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import SOCKET_PATH_MAX, RunDirectory
 from beads_workers.runtime.sockets import dead_sockets
-from beads_workers.runtime.trust import Untrusted, check_state
+from beads_workers.runtime.trust import PROBE, Untrusted, check_state
 from beads_workers.worktrees.tracked import check_untracked
 
 TMP = Path("/tmp")
@@ -226,7 +226,7 @@ def _try_file(folder: Path) -> None:
 
 
 def _try_socket(folder: Path) -> None:
-    name = f".bw-doctor-{os.getpid()}-{secrets.token_hex(4)}"
+    name = f"{PROBE}{os.getpid()}-{secrets.token_hex(4)}"
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

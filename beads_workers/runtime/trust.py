@@ -22,6 +22,8 @@ KINDS = {
     stat.S_IFCHR: "device",
     stat.S_IFBLK: "device",
 }
+PROBE = ".bw-doctor-"
+"""Begin of the name of a socket that a check of the folder makes, and removes at once."""
 NAMED = {
     ".gitignore": FILE,
     "lock": FILE,
@@ -139,7 +141,7 @@ def _check_entry(entry: os.DirEntry[str], start: Path) -> None:
     except FileNotFoundError:
         return  # Removed meanwhile: a fleet is running.
     kind = stat.S_IFMT(status.st_mode)
-    expected = NAMED.get(entry.name)
+    expected = SOCKET if entry.name.startswith(PROBE) else NAMED.get(entry.name)
     if kind not in (expected,) if expected else kind not in (FILE, FOLDER):
         raise _wrong_kind(entry, kind)
     if not _is_trusted(status.st_uid, start):
