@@ -102,7 +102,7 @@ def test_land_asks_the_same(project: Project) -> None:
 def test_a_conviction_beside_the_first_attempts_drains_the_run(project: Project) -> None:
     """It runs three times to convict; here each of them takes longer than the check of the base."""
     agent = project.folder.parent / "agent"
-    agent.write_text("#!/bin/sh\ncat >/dev/null\nsleep 1\necho done >$BW_ISSUE_ID.txt\n")
+    agent.write_text("#!/bin/sh\ncat >/dev/null\nsleep 3\necho done >$BW_ISSUE_ID.txt\n")
     agent.chmod(0o755)
     (project.folder / "beads-workers.toml").write_text(AGENT.format(folder=agent.parent))
     for title in map(str, range(20)):

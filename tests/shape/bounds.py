@@ -76,7 +76,7 @@ BOUNDS = {
     "functions": Bound(6717, slack=30),
     "classes": Bound(1041, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(119311, slack=1000),
+    "test_lines": Bound(119315, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
