@@ -10,7 +10,7 @@ from typing import Any
 from beads_workers.core.budget import PER_RUN
 from beads_workers.core.journal import AccountClosed
 from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS, Receipt
-from beads_workers.core.text import counted, printable
+from beads_workers.core.text import counted, in_one_line, printable
 from beads_workers.ui import words
 
 DAY_SECONDS = 86_400
@@ -210,7 +210,7 @@ def receipt_lines(receipt: Receipt) -> Iterator[str]:
     for flag in receipt.flags:
         yield f"{'look':<9} {printable(flag, TEXT_WIDTH)}"
     if receipt.message.strip():
-        yield f"{'said':<9} {printable(' '.join(receipt.message.split()), MESSAGE_WIDTH)}"
+        yield f"{'said':<9} {in_one_line(receipt.message, MESSAGE_WIDTH)}"
 
 
 def _rows(receipt: Receipt) -> Iterator[tuple[str, str]]:
