@@ -71,12 +71,19 @@ BOUNDS = {
     # The attempt view, issues by state and cause, mouse, palette, the page's attempts and deltas:
     # 3,400. Worktrees used again, people in them, questions by a tool, gates ahead: 1,300.
     # Gits that stay, refs read from files, worktrees made during the base check: 270.
-    "code_lines": Bound(75202, slack=300),
+    # Docstrings of fields are no code: 75,202 lines as they were counted before.
+    "code_lines": Bound(73583, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     "functions": Bound(6717, slack=30),
+    # A second mechanism for the same thing shows in these.
+    "function_lines": Bound(96, slack=4),
+    "long_functions": Bound(7),
+    "tiny_functions": Bound(339, slack=10),
+    "repacking_calls": Bound(21),
+    "paragraphs": Bound(190, slack=5),
     "classes": Bound(1041, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(119315, slack=1000),
+    "test_lines": Bound(119427, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

@@ -91,26 +91,23 @@ def definitions(package: Iterable[Source]) -> tuple[int, int]:
     return kinds[ast.FunctionDef] + kinds[ast.AsyncFunctionDef], kinds[ast.ClassDef]
 
 
-_NO_CODE = frozenset(
-    {
-        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
-        *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
-    }
-)
-
-
 def code_lines(source: Source) -> int:
-    """Return how many lines are not blank, comment or docstring (module, class, function)."""
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
-        if token.type not in _NO_CODE:
-            lines.update(range(token.start[0], token.end[0] + 1))
+    """Return how many lines are not blank, and neither comment nor text that stands alone.
+
+    Such a text is a docstring: of a module, a class, a function or a field.
+    """
+    tokens = tokenize.generate_tokens(io.StringIO(source.text).readline)
+    said = {t.start[0] for t in tokens if t.type == tokenize.COMMENT and _alone(t)}
     for node in ast.walk(source.tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
-            lines.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    return len(lines)
+        match node:
+            case ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=int(last)):
+                said.update(range(first, last + 1))
+    lines = enumerate(source.text.splitlines(), 1)
+    return sum(1 for number, line in lines if line.strip() and number not in said)
+
+
+def _alone(comment: tokenize.TokenInfo) -> bool:
+    return comment.line.strip().startswith("#")
 
 
 # --- definitions ---------------------------------------------------------------------------------
@@ -132,7 +129,7 @@ def definition(package: Iterable[Source], named: str) -> ast.ClassDef | ast.Func
     return found
 
 
-def lines_of(node: ast.ClassDef | ast.FunctionDef) -> int:
+def lines_of(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """How many lines a definition has."""
     return (node.end_lineno or node.lineno) - node.lineno + 1
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shape import figures, table
+from tests.shape import figures, habits, table
 from tests.shape.bounds import BOUNDS, CIRCLES_MAX, KNOWN_CIRCLES, Bound
 from tests.shape.circles import circles, circles_of, edges, is_part
 from tests.shape.figures import Source
@@ -102,8 +102,21 @@ def test_a_circle_is_found_and_a_chain_is_none() -> None:
 
 def test_blank_lines_comments_and_docstrings_are_no_code() -> None:
     text = '"""Module."""\n\n# why\ndef f(\n    a,  # beside\n):\n    """Two\n\n    lines."""\n'
-    text += '    return """x\n\n    y"""\n'
-    assert figures.code_lines(module("a.py", text)) == 6
+    text += '    return """x\n\n    y"""\nclass A:\n    b: int\n    """Of it."""\n'
+    assert figures.code_lines(module("a.py", text)) == 7
+
+
+def test_what_is_copied_by_hand_or_explained_elsewhere_is_counted() -> None:
+    explained = '"""``a``: one. ``b``: two. ``c``: three."""'
+    text = f"class A:\n    {explained}\n    a: int\n    b: int\n    c: int\n"
+    text += "f(a=x.a, b=x.b, c=x.c, d=y.d)\nf(a=x.a, b=x.b, c=x.c, d=x.e)\n"
+    text += "def _once():\n    return 1\ndef _twice():\n    return _once() + _twice()\n"
+    package = [module("a.py", text)]
+    assert habits.paragraphs(package) == {"a.py:A": 3}
+    assert habits.repacking(package) == [("a.py:6", 4)]
+    assert habits.names_for_nothing(package) == ["a.py:_once", "a.py:_twice"]
+    assert habits.mean_lines(package) == 20
+    assert habits.long_functions([module("a.py", "def f():\n" + "    x\n" * 60)]) == ["a.py:f"]
 
 
 def test_a_list_that_names_what_is_gone_fails(package: list[Source]) -> None:
