@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,8 @@ from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.conformance.report import Report
+
+EXTRA = "pip install 'beads-workers[conformance]'"
 
 HELP = """Test any worker or orchestrator against the protocol.
 
@@ -78,12 +81,13 @@ def worker(
     patient: Patient = False,
 ) -> None:
     """Play the orchestrator to a worker: each flow, each mishap."""
-    from beads_workers.conformance.bench import Timing
     from beads_workers.conformance.requirements import WORKER
+
+    _check_known(only or [], list(WORKER))
+    from beads_workers.conformance.bench import Timing
     from beads_workers.conformance.worker_suite import try_worker
     from beads_workers.core.limits import HEARTBEAT_SECONDS_MAX
 
-    _check_known(only or [], list(WORKER))
     timing = Timing(patience)
     if patient:
         timing = Timing(patience, heartbeat=HEARTBEAT_SECONDS_MAX)
@@ -105,11 +109,12 @@ def orchestrator(
     stop: Stop = "",
 ) -> None:
     """Play workers to an orchestrator: each flow, each mishap."""
-    from beads_workers.conformance.bench import Timing
-    from beads_workers.conformance.orchestrator_suite import try_orchestrator
     from beads_workers.conformance.requirements import ORCHESTRATOR
 
     _check_known([*(only or []), *(without or [])], list(ORCHESTRATOR))
+    from beads_workers.conformance.bench import Timing
+    from beads_workers.conformance.orchestrator_suite import try_orchestrator
+
     if not Path(socket).is_socket():
         hint = "'beads-workers status --json' shows the socket of the fleet in this project"
         raise CommandError(f"there is no socket at {socket}", hint, EXIT_USAGE)
@@ -121,6 +126,8 @@ def orchestrator(
 
 
 def _check_known(only: list[str], known: list[str]) -> None:
+    if find_spec("jsonschema") is None:
+        raise CommandError("the messages cannot be checked without jsonschema", EXTRA)
     if unknown := [each for each in only if each not in known]:
         hint = f"they go from {known[0]} to {known[-1]}"
         raise CommandError(f"no requirement {unknown[0]}", hint, EXIT_USAGE)

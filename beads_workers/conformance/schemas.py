@@ -12,12 +12,15 @@ import json
 import re
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
 
 from beads_workers.core import limits, wire
 from beads_workers.core.model import IssueId, OutcomeKind
@@ -231,65 +234,32 @@ def faults(message: Mapping[str, Any], *, from_worker: bool) -> list[str]:
     name = message.get("type")
     if not isinstance(name, str) or not name:
         return ["type: missing"]
-    known = by_name(from_worker=from_worker).get(name)
-    if known is None:
-        other = by_name(from_worker=not from_worker).get(name)
-        return [f"only the other side says {name}"] if other else []
-    return min(([*_faults(message, each, "")] for each in known), key=len)
+    if known := _validators(from_worker).get(name):
+        return min(([_told(each) for each in one.iter_errors(message)] for one in known), key=len)
+    other = name in by_name(from_worker=not from_worker)
+    return [f"only the other side says {name}"] if other else []
 
 
-def _faults(value: Any, schema: Schema, where: str) -> Iterator[str]:
-    kinds = schema.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    if kinds and not any(_is(value, kind) for kind in kinds):
-        yield f"{where or 'the message'}: {json.dumps(value)[:60]} is no {' or '.join(kinds)}"
-        return
-    if "const" in schema and value != schema["const"]:
-        yield f"{where}: not {schema['const']}"
-    if "enum" in schema and value not in schema["enum"]:
-        yield f"{where}: {json.dumps(value)[:60]} is none of {', '.join(schema['enum'])}"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-            yield f"{where}: {value} is out of range"
-        if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
-            yield f"{where}: {value} is out of range"
-    if isinstance(value, str | list):
-        least, most = ("minLength", "maxLength") if isinstance(value, str) else _ITEMS
-        if not schema.get(least, 0) <= len(value) <= schema.get(most, len(value)):
-            yield f"{where}: {len(value)} is no length for it"
-    if isinstance(value, list) and "items" in schema:
-        for position, each in enumerate(value):
-            yield from _faults(each, schema["items"], f"{where}[{position}]")
-    if isinstance(value, dict):
-        yield from _faults_inside(value, schema, where)
+@cache
+def _validators(from_worker: bool) -> dict[str, list[Draft202012Validator]]:
+    named = by_name(from_worker=from_worker)
+    return {name: [_FINITE(each) for each in schemas] for name, schemas in named.items()}
 
 
-_ITEMS = ("minItems", "maxItems")
+def _told(fault: ValidationError) -> str:
+    return f"{fault.json_path.lstrip('$.') or 'the message'}: {fault.message}"
 
 
-def _faults_inside(value: dict[str, Any], schema: Schema, where: str) -> Iterator[str]:
-    due = list(schema.get("required", []))
-    for key, others in schema.get("dependentRequired", {}).items():
-        due += others if key in value else []
-    yield from (f"{key}: missing" for key in due if key not in value)
-    for key, inner in schema.get("properties", {}).items():
-        if key in value:
-            yield from _faults(value[key], inner, f"{where}.{key}" if where else key)
+def _is_finite(_: object, value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and abs(cast("float", value)) <= sys.float_info.max
 
 
-def _is(value: Any, kind: str) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    match kind:
-        case "integer":
-            return number and value == int(value)
-        case "number":
-            return number and abs(value) <= sys.float_info.max
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case _:
-            return isinstance(value, {"string": str, "array": list, "object": dict}[kind])
+_FINITE = extend(  # type: ignore[no-untyped-call] # its stubs lack the types
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("number", _is_finite),
+)
+"""JSON has no infinity, but a number with a large exponent is read as one."""
 
 
 def main(folder: Path) -> None:
