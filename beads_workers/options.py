@@ -9,16 +9,48 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from beads_workers import registry
 from beads_workers.core import commit_form, limits
 from beads_workers.core.budget import Budget, read_budget
 from beads_workers.core.hours import read_moment
-from beads_workers.core.model import PRIORITY_LEAST_URGENT, is_module_name, value
-from beads_workers.core.settings import LANDING_STYLES
+from beads_workers.core.model import Filters, is_module_name, value
+from beads_workers.core.option import (
+    AGENTS,
+    ATTEMPTS,
+    BOOLEAN,
+    BOTH,
+    ENDING,
+    FLEET,
+    FUNCTIONS,
+    LANDING,
+    OPTION,
+    REF,
+    START,
+    TEXT,
+    TEXTS,
+    WATCH,
+    choice,
+    duration,
+    flag,
+    in_file,
+    option,
+    whole,
+)
+from beads_workers.core.policy import Policy
+from beads_workers.core.settings import (
+    Ending,
+    LandingRules,
+    ProbePace,
+    Tracking,
+    Upkeep,
+    Work,
+    WorktreeRules,
+)
 from beads_workers.core.times import parse_duration
 
 T = TypeVar("T")
@@ -26,7 +58,6 @@ T = TypeVar("T")
 FILE_NAME = "beads-workers.toml"
 
 WORKERS_DEFAULT = 4
-IN_FLIGHT_MAX = 1000
 WORKERS_MAX = limits.LISTEN_BACKLOG
 POLL_PUSH_SECONDS = 3600.0
 """Poll interval of a push source, in seconds: polling finds nothing there."""
@@ -115,10 +146,8 @@ def seconds_or_never(text: str) -> float | None:
     return None if text == NEVER else parse_duration(text)
 
 
-MOMENT = ValueKind(read_moment, metavar="TIME")
-
-
-def _text(value: Any) -> str:
+def read_nonempty(value: Any) -> str:
+    """Read a text that is not empty; raise ``ValueError``."""
     if not isinstance(value, str) or not value.strip() or "\0" in value:
         raise ValueError("a text that is not empty")
     return value
@@ -239,70 +268,65 @@ def _trust(value: Any) -> str:
     return str(text)
 
 
-TEXT = ValueKind(_text)
-BUDGET = ValueKind(_budget)
-BOOLEAN = ValueKind(_boolean, bool)
-TEXTS = _several(TEXT)
-
-FORM = commit_form.CommitForm()
+KINDS: Mapping[str, Callable[..., ValueKind[Any]]] = {
+    "text": lambda: ValueKind(read_nonempty),
+    "texts": lambda: _several(ValueKind(read_nonempty)),
+    "integer": _integer,
+    "integers": lambda low, high: _several(_integer(low, high)),
+    "duration": _duration,
+    "duration or never": _duration_or_never,
+    "moment": lambda: ValueKind(read_moment, metavar="TIME"),
+    "boolean": lambda: ValueKind(_boolean, bool),
+    "choice": _choice,
+    "bytes": lambda low: ValueKind(read_bytes(low)),
+    "ref": lambda: ValueKind(_ref),
+    "inside": lambda: _several(ValueKind(_inside)),
+    "modules": lambda: _several(ValueKind(_module)),
+    "command": lambda: ValueKind(read_command),
+    "budget": lambda: ValueKind(_budget),
+    "issue budget": lambda: ValueKind(_issue_budget),
+    "port": lambda shown: ValueKind(read_port, int, read_port, shown),
+    "source": lambda: ValueKind(read_source),
+    "executors": lambda: _several(ValueKind(_read_executor)),
+    "subject": lambda: ValueKind(commit_form.read_subject),
+    "types": lambda: ValueKind(commit_form.read_types),
+    "co-author": lambda: ValueKind(commit_form.read_co_author),
+    "trust": lambda: ValueKind(_trust, metavar="[agent=no]", names=(TRUST_ALL, TRUST_NO_AGENT)),
+}
+"""Makers of the kinds, by the names that ``core.option`` uses."""
 
 # --- the table --------------------------------------------------------------------------------
-
-START, DOCTOR, WATCH = "start", "doctor", "watch"
-BOTH = (START, DOCTOR)
-
-PANELS = (
-    *("Which issues", "Attempts", "Agents", "Landing", "The end of the run"),
-    *("Functions and executors", "The fleet"),
-)
-"""Groups in which ``start --help`` shows options, below the most important ones."""
-ISSUES, ATTEMPTS, AGENTS, LANDING, ENDING, FUNCTIONS, FLEET = PANELS
 
 
 @value
 class Option:
-    """An option: how it is read, its default, and where it applies.
-
-    ``at``: the commands that have it; every option is also a key of the file. ``flags``: the words
-    to type, if they differ from the name. ``variable``: the environment variable. ``table``: the
-    table of ``beads-workers.toml`` and the key in it that are equivalent to the name. ``panel``:
-    the group of ``--help`` that shows it; None: the first group.
-    """
+    """An option: how it is read, its default, and where it applies."""
 
     kind: ValueKind[Any]
     default: Any = None
+    # The fields of ``Options`` that lead to its value.
+    place: tuple[str, ...] = ()
     help: str | None = None
+    # The commands that have it; every option is also a key of the file.
     at: tuple[str, ...] = (START,)
+    # The words to type, if they differ from the name.
     flags: tuple[str, ...] = ()
     metavar: str | None = None
+    # The value is a path: in the file relative to its folder, else to the current one.
     path: bool = False
-    """Whether the value is a path: in the file relative to its folder, else to the current one."""
+    # The environment variable.
     variable: str = ""
+    # The table of ``beads-workers.toml`` and the key in it that are equivalent to the name.
     table: tuple[str, str] | None = None
+    # The group of ``--help`` that shows it; None: the first group.
     panel: str | None = None
+    # It is a key of ``beads-workers.toml``.
     in_file: bool = True
-    """Whether the option is a key of ``beads-workers.toml``."""
 
     @property
     def read(self) -> Reader[Any]:
         """Reader of the option's values; raises ``ValueError`` with the allowed values."""
         return self.kind.read
-
-
-def _option(kind: ValueKind[T], default: T | None = None, help: str = "", **more: Any) -> T | None:
-    """Return the field of an option; see ``Option``."""
-    made = Option(kind, default, help or None, **more)
-    return cast("T | None", field(default=None, metadata={"option": made}))
-
-
-def _in_file(kind: ValueKind[T], default: T | None = None, **more: Any) -> T | None:
-    """Return the field of an option that is set only in the file or in a variable."""
-    return _option(kind, default, at=(), **more)
-
-
-def _flag(help: str, flags: str, default: bool | None = False, **more: Any) -> bool | None:
-    """Return the field of a yes-or-no option; ``flags``: its flag, maybe with a ``--no-`` form."""
-    return _option(BOOLEAN, default, help, flags=(flags,), **more)
 
 
 PORT_MAX = 65_535
@@ -338,406 +362,226 @@ def read_source(value: object) -> str:
     raise ValueError(f"{forms} or a URL")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Options:
-    """Every option; None means "not given". Durations are in seconds, paths are text.
+    """Every option in force. Durations are in seconds, paths are text.
 
-    The order is that of ``config show`` and, except for options that a command moves, of
-    ``--help``.
+    A group is a part of the settings of a fleet, whose fields are options; what they say is used as
+    it is. The other options are converted (``checks``). The order is that of ``config show`` and,
+    except for options that a command moves, of ``--help``.
     """
 
-    workers: int | None = _option(
-        _integer(0, WORKERS_MAX),
+    workers: int = option(
         WORKERS_DEFAULT,
+        whole(0, WORKERS_MAX),
         "How many work side by side; default 4.",
         at=BOTH,
         flags=("-n", "--workers"),
         variable="BEADS_WORKERS_COUNT",
     )
-    source: str | None = _option(
-        ValueKind(read_source), help="bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
+    source: str | None = option(
+        None, ("source",), "bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
     )
-    label: tuple[str, ...] | None = _option(
-        TEXTS, (), "Only issues with all of these labels.", panel=ISSUES
-    )
-    label_any: tuple[str, ...] | None = _option(
-        TEXTS, (), "Only issues with any of these labels.", panel=ISSUES
-    )
-    exclude_label: tuple[str, ...] | None = _option(
-        TEXTS, (), "No issues with any of these labels.", panel=ISSUES
-    )
-    type: tuple[str, ...] | None = _option(TEXTS, (), "Only issues of these types.", panel=ISSUES)
-    priority: tuple[int, ...] | None = _option(
-        _several(_integer(0, PRIORITY_LEAST_URGENT)), (), "Only these, 0 to 4.", panel=ISSUES
-    )
-    parent: str | None = _option(TEXT, help="Only below this epic.", panel=ISSUES)
-    timeout: float | None = _option(
-        _duration(0.001), help="Time limit of one attempt: 90s, 30m, 2h."
-    )
-    max_attempts: int | None = _option(
-        _integer(1, 1000),
-        limits.ATTEMPTS_MAX,
-        "Tries before an issue is quarantined; default 3.",
-        panel=ATTEMPTS,
-    )
-    questions: int | None = _option(
-        _integer(0, 1000),
+    filters: Filters = field(default_factory=Filters)
+    policy: Policy = field(default_factory=Policy)
+    questions: int = option(
         limits.QUESTIONS_MAX,
+        whole(0, 1000),
         "Questions that an issue may ask of you; 0: none; default 3.",
         panel=ATTEMPTS,
     )
-    retry_delay: float | None = _option(
-        _duration(0),
-        limits.RETRY_DELAY_SECONDS,
-        "Wait before the next try, doubled each time; default 10s.",
-        panel=ATTEMPTS,
-    )
-    verify: str | None = _option(
-        TEXT, help="Shell line that must succeed before an issue is closed.", at=BOTH, metavar="CMD"
-    )
-    bd_calls: str | None = _option(
-        _choice("grouped", "worker"),
-        "grouped",
-        "Calls to bd: grouped (by the fleet), or worker (by each worker).",
-        panel=ATTEMPTS,
-    )
-    bd_timeout: float | None = _option(
-        _duration(1),
-        limits.BD_SECONDS,
-        "End a call of bd that takes longer, 2s more for each issue in it; default 1m.",
-        panel=FLEET,
-    )
-    agent: str | None = _option(
+    work: Work = field(default_factory=Work)
+    agent: str | None = option(
+        None,
         TEXT,
-        help="claude, codex, or one of your own. Of several (claude,codex) the next takes over "
+        "claude, codex, or one of your own. Of several (claude,codex) the next takes over "
         "at a usage limit.",
         at=BOTH,
         metavar="NAME[,NAME]",
     )
-    prompt: str | None = _option(
-        TEXT, help="File with the agent's prompt.", metavar="FILE", path=True, panel=AGENTS
+    prompt: str | None = option(
+        None, TEXT, "File with the agent's prompt.", metavar="FILE", path=True, panel=AGENTS
     )
-    review: str | None = _option(
+    review: str | None = option(
+        None,
         TEXT,
-        help="This agent looks at the work of the others.",
+        "This agent looks at the work of the others.",
         at=BOTH,
         metavar="AGENT",
         panel=AGENTS,
     )
-    skip_base_check: bool | None = _flag(
-        "Do not run --verify first where attempts begin.",
+    skip_base_check: bool = flag(
         "--skip-base-check",
+        "Do not run --verify first where attempts begin.",
+        False,
         panel=AGENTS,
     )
-    skip_check: tuple[str, ...] | None = _option(
-        _several(TEXT),
+    skip_check: tuple[str, ...] = option(
         (),
+        TEXTS,
         "Start although this condition fails; docs/CONDITIONS.md has their names.",
         at=BOTH,
         flags=("--skip-check",),
         metavar="NAME",
         panel=FLEET,
     )
-    fix_rounds: int | None = _option(
-        _integer(0, 20),
-        2,
-        "How often a failed check goes back to the agent; default 2.",
-        panel=AGENTS,
-    )
-    retry: str | None = _option(
-        _choice("continue", "fresh"),
+    retry: str = option(
         "continue",
+        choice("continue", "fresh"),
         "The next attempt continues the last one, or begins fresh.",
         panel=AGENTS,
     )
-    comments: str | None = _option(
-        _choice("all", "owner", "none"),
-        "all",
-        "Comments that agents see: all, owner, none.",
-        panel=AGENTS,
-    )
-    discovered: str | None = _option(
-        _choice("hold", "take"),
+    discovered: str = option(
         "hold",
+        choice("hold", "take"),
         "Issues that agents file: hold them for you, or take them.",
         panel=AGENTS,
     )
-    stall: float | None = _option(
-        _duration(1),
-        limits.STALL_SECONDS,
-        "End an agent that prints nothing for this long; default 15m.",
-        panel=AGENTS,
-    )
-    budget: str | None = _option(
-        BUDGET,
-        help="Begin nothing more once the night has cost this: 20 (dollars), 5Mtok; 20/run.",
+    budget: str | None = option(
+        None,
+        ("budget",),
+        "Begin nothing more once the night has cost this: 20 (dollars), 5Mtok; 20/run.",
         metavar="AMOUNT",
     )
-    issue_budget: str | None = _option(
-        ValueKind(_issue_budget),
-        help="As --budget, for each issue.",
-        metavar="AMOUNT",
-        panel=AGENTS,
+    issue_budget: str | None = option(
+        None, ("issue budget",), "As --budget, for each issue.", metavar="AMOUNT", panel=AGENTS
     )
-    new_night: bool | None = _flag(
-        "Begin another night: a report and a budget of its own.",
+    new_night: bool | None = flag(
         "--new-night",
+        "Begin another night: a report and a budget of its own.",
         None,
         panel=FLEET,
         in_file=False,
     )
-    night_gap: float | None = _in_file(
-        _duration(1), limits.NIGHT_GAP_SECONDS, table=("night", "gap")
-    )
-    reset_grace: float | None = _option(
-        _duration(0),
-        limits.RESET_GRACE_SECONDS,
-        "Wait after a limit's reset; default 30s.",
-        panel=AGENTS,
-    )
-    probe: float | None = _option(
-        _duration(1),
-        limits.PROBE_SECONDS,
-        "How often a closed account is tried; default 15m.",
-        panel=AGENTS,
-    )
-    overage: bool | None = _flag(
-        "Go on beyond limits where that is paid for.", "--overage", panel=AGENTS
-    )
-    person_wait: float | None = _option(
-        _duration(0),
-        limits.PERSON_WAIT_SECONDS,
-        "Wait this long for a person: a login, a landing that is paused; default 12h.",
-        panel=AGENTS,
-    )
-    limit: int | None = _option(
-        _integer(1, 1_000_000_000), help="End after this many issues.", panel=ENDING
-    )
-    max_runtime: float | None = _option(_duration(0.001), help="End after this long.", panel=ENDING)
-    until: str | None = _option(
-        MOMENT,
-        help="Begin nothing from 07:00 on, or after 8h; drain, and end.",
+    night_gap: float = in_file(limits.NIGHT_GAP_SECONDS, duration(1), table=("night", "gap"))
+    pace: ProbePace = field(default_factory=ProbePace)
+    ending: Ending = field(default_factory=Ending)
+    until: str | None = option(
+        None,
+        ("moment",),
+        "Begin nothing from 07:00 on, or after 8h; drain, and end.",
         panel=ENDING,
     )
-    start_at: str | None = _option(
-        MOMENT, help="Wait until 23:00, or for 2h, before the first attempt.", panel=ENDING
-    )
-    idle_timeout: float | None = _option(
-        _duration(0.001), help="End when idle for this long.", panel=ENDING
-    )
-    poll: float | None = _option(
-        _duration(0.05),
-        limits.POLL_SECONDS,
-        "How often to look for new issues; default 5s.",
-        panel=FLEET,
-    )
-    state_dir: str | None = _option(
-        TEXT, help="Run directory.", at=BOTH, metavar="DIR", path=True, panel=FLEET
-    )
-    log_dir: str | None = _in_file(TEXT, path=True, variable="BEADS_WORKERS_LOG_DIR")
-    until_empty: bool | None = _flag("End when nothing is left to do.", "--until-empty")
-    command: tuple[str, ...] | None = _in_file(ValueKind(read_command))
-    """Command that is run for each issue; on the command line, the words after ``--``."""
-    term_grace: float | None = _option(
-        _duration(0),
-        limits.TERM_GRACE_SECONDS,
-        "Time between TERM and KILL; default 5s.",
-        panel=ATTEMPTS,
-    )
-    stop_timeout: float | None = _option(
-        _duration(0),
-        limits.STOP_SECONDS,
-        "Time that workers have to leave; default 10s.",
+    start_at: str | None = option(
+        None,
+        ("moment",),
+        "Wait until 23:00, or for 2h, before the first attempt.",
         panel=ENDING,
     )
-    suspend: bool | None = _flag(
-        "'pause W1' stops its command too (SIGSTOP).", "--suspend", panel=ATTEMPTS
+    tracking: Tracking = field(default_factory=Tracking)
+    state_dir: str | None = option(
+        None, TEXT, "Run directory.", at=BOTH, metavar="DIR", path=True, panel=FLEET
     )
-    orphan_grace: str | None = _option(
-        _duration_or_never(limits.GRACE_SECONDS_MIN),
+    # Command that is run for each issue; on the command line, the words after ``--``.
+    command: tuple[str, ...] | None = in_file(None, ("command",))
+    orphan_grace: str = option(
         f"{limits.ORPHAN_GRACE_SECONDS:g}s",
+        ("duration or never", limits.GRACE_SECONDS_MIN),
         "How long an outside worker keeps its issue without a connection; default 30s, or never.",
         panel=ATTEMPTS,
     )
-    worktree: bool | None = _flag(
-        "A git worktree for each attempt; the default for agents.",
+    worktree: bool | None = flag(
         "--worktree/--no-worktree",
+        "A git worktree for each attempt; the default for agents.",
         None,
         at=BOTH,
         table=("worktree", "enabled"),
         panel=ATTEMPTS,
     )
-    worktree_base: str | None = _in_file(ValueKind(_ref), table=("worktree", "base"))
-    worktree_setup: str | None = _in_file(TEXT, table=("worktree", "setup"))
-    worktree_copy: tuple[str, ...] | None = _in_file(
-        _several(ValueKind(_inside)), (), table=("worktree", "copy")
-    )
-    worktree_folder: str | None = _in_file(TEXT, path=True, table=("worktree", "folder"))
-    worktree_disk_floor: int | None = _in_file(
-        ValueKind(read_bytes(0)), limits.DISK_FLOOR_BYTES, table=("worktree", "disk_floor")
-    )
-    worktree_pool: int | None = _in_file(_integer(0, 64), 0, table=("worktree", "pool"))
-    worktree_setup_reads: tuple[str, ...] | None = _in_file(
-        _several(ValueKind(_inside)), (), table=("worktree", "setup_reads")
-    )
-    worktree_reuse: bool | None = _in_file(BOOLEAN, True, table=("worktree", "reuse"))
-    land: bool | None = _flag(
-        "Merge finished branches behind a gate; the default with worktrees.",
+    worktree_base: str | None = in_file(None, REF, table=("worktree", "base"))
+    worktree_folder: str | None = in_file(None, TEXT, path=True, table=("worktree", "folder"))
+    worktree_reuse: bool = in_file(True, BOOLEAN, table=("worktree", "reuse"))
+    worktrees: WorktreeRules = field(default_factory=WorktreeRules)
+    land: bool | None = flag(
         "--land/--no-land",
+        "Merge finished branches behind a gate; the default with worktrees.",
         None,
         table=("landing", "enabled"),
         panel=LANDING,
     )
-    land_on: str | None = _option(
-        ValueKind(_ref),
-        help="Land on bw-landing/BRANCH; default: what is checked out.",
+    land_on: str | None = option(
+        None,
+        REF,
+        "Land on bw-landing/BRANCH; default: what is checked out.",
         metavar="BRANCH",
         table=("landing", "on"),
         panel=LANDING,
     )
-    approve: bool | None = _flag(
-        "A finished branch lands once you have approved it.",
-        "--approve",
-        table=("landing", "approve"),
-        panel=LANDING,
+    landing: LandingRules = field(default_factory=LandingRules)
+    landing_co_author: str = in_file(
+        commit_form.CO_AUTHOR, ("co-author",), table=("landing", "co_author")
     )
-    land_into: str | None = _option(
-        ValueKind(_ref),
-        help="Fast-forward this branch after each landing.",
-        metavar="BRANCH",
-        table=("landing", "into"),
-        panel=LANDING,
-    )
-    land_jobs: int | None = _option(
-        _integer(1, 64),
-        limits.LAND_JOBS,
-        "Gates side by side; default 2.",
-        table=("landing", "jobs"),
-        panel=LANDING,
-    )
-    landing_style: str | None = _in_file(
-        _choice(*LANDING_STYLES), "squash", table=("landing", "style")
-    )
-    landing_after: str | None = _in_file(TEXT, table=("landing", "after"))
-    landing_tools: tuple[str, ...] | None = _in_file(_several(TEXT), (), table=("landing", "tools"))
-    landing_remote: str | None = _in_file(ValueKind(_ref), table=("landing", "remote"))
-    landing_subject: str | None = _in_file(
-        ValueKind(commit_form.read_subject), FORM.subject, table=("landing", "subject")
-    )
-    landing_subject_max: int | None = _in_file(
-        _integer(*commit_form.SUBJECT_MAX), FORM.subject_max, table=("landing", "subject_max")
-    )
-    landing_types: tuple[tuple[str, str], ...] | None = _in_file(
-        ValueKind(commit_form.read_types), FORM.types, table=("landing", "types")
-    )
-    landing_signoff: bool | None = _in_file(BOOLEAN, FORM.signoff, table=("landing", "signoff"))
-    landing_trailers: str | None = _in_file(
-        _choice(*commit_form.TRAILERS_KEPT), FORM.trailers, table=("landing", "trailers")
-    )
-    landing_co_author: str | None = _in_file(
-        ValueKind(commit_form.read_co_author),
-        commit_form.CO_AUTHOR,
-        table=("landing", "co_author"),
-    )
-    repairs: int | None = _in_file(
-        _integer(0, 100), limits.REPAIRS_MAX, table=("landing", "repairs")
-    )
-    gate_timeout: float | None = _in_file(
-        _duration(1), limits.GATE_TIMEOUT_SECONDS, table=("landing", "gate_timeout")
-    )
-    gate_retry: float | None = _in_file(
-        _duration(1), limits.GATE_RETRY_SECONDS, table=("landing", "gate_retry")
-    )
-    shared_checkout: bool | None = _flag(
-        "Let several agents work in one folder.", "--shared-checkout", at=BOTH, panel=ATTEMPTS
-    )
-    notify: str | None = _option(
-        TEXT,
-        help="sh -c line run when an issue is quarantined, the fleet pauses or has ended, or the "
-        "tracker fails; or 'desktop'.",
-        metavar="CMD",
-        panel=FLEET,
-    )
-    keep_runs: int | None = _in_file(_integer(1, 1_000_000), limits.KEEP_RUNS)
-    log_max: int | None = _in_file(
-        ValueKind(read_bytes(limits.LOG_BYTES_MIN)), limits.LOG_BYTES_MAX
-    )
-    journal_max: int | None = _in_file(
-        ValueKind(read_bytes(limits.JOURNAL_BYTES_MIN)), limits.JOURNAL_BYTES_MAX
-    )
-    shared: bool | None = _flag(
-        "Share the tracker with other orchestrators; each has its own --state-dir.",
-        "--shared",
-        panel=FLEET,
-    )
-    allow_module: tuple[str, ...] | None = _option(
-        _several(ValueKind(_module)),
-        (),
-        "Issues may call what is in this module or package.",
+    shared_checkout: bool = flag(
+        "--shared-checkout",
+        "Let several agents work in one folder.",
+        False,
         at=BOTH,
-        metavar="NAME",
-        panel=FUNCTIONS,
+        panel=ATTEMPTS,
     )
-    issue_commands: bool | None = _flag(
-        "Run issues' own commands although the tracker is committed to git.",
+    upkeep: Upkeep = field(default_factory=Upkeep)
+    issue_commands: bool = flag(
         "--issue-commands",
+        "Run issues' own commands although the tracker is committed to git.",
+        False,
         panel=FUNCTIONS,
     )
-    executor: tuple[str, ...] | None = _option(
-        _several(ValueKind(_read_executor)),
+    executor: tuple[str, ...] = option(
         (),
+        ("executors",),
         "Drive this RRQ executor; or rrq-tcp:, rrq2:.",
         metavar="[NAME=]rrq:CMD",
         panel=FUNCTIONS,
     )
-    in_flight: int | None = _option(
-        _integer(1, IN_FLIGHT_MAX),
-        1,
-        "Requests at once in each executor; default 1.",
-        panel=FUNCTIONS,
-    )
-    function: str | None = _option(
-        TEXT, help="Called for issues that name no function.", metavar="NAME", panel=FUNCTIONS
-    )
-    metrics: int | None = _option(
-        ValueKind(read_port, int, read_port, "PORT"),
-        help="Serve Prometheus metrics; 0: any free port.",
-        panel=FLEET,
-    )
-    web: int | None = _option(
-        ValueKind(read_port, int, read_port, "[PORT]"),
-        help="Serve a live page on this machine; prints its address.",
+    web: int | None = option(
+        None,
+        ("port", "[PORT]"),
+        "Serve a live page on this machine; prints its address.",
         at=(START, WATCH),
         panel=FLEET,
     )
-    web_control: bool | None = _flag(
-        "The page may also pause, scale, stop, retry and release.",
+    web_control: bool = flag(
         "--web-control",
+        "The page may also pause, scale, stop, retry and release.",
+        False,
         at=(START, WATCH),
         panel=FLEET,
     )
-    trust: str | None = _option(
-        ValueKind(_trust, metavar="[agent=no]", names=(TRUST_ALL, TRUST_NO_AGENT)),
-        help="Run what the repository brings, unasked; 'agent=no': agents leave out its settings.",
+    trust: str | None = option(
+        None,
+        ("trust",),
+        "Run what the repository brings, unasked; 'agent=no': agents leave out its settings.",
         at=BOTH,
         variable="BEADS_WORKERS_TRUST",
         panel=FLEET,
         in_file=False,
     )
-    tables: Mapping[str, Any] = field(default_factory=dict)
-    """Tables that kinds of sources read by themselves, by the name of the table."""
-    trace: bool | None = _flag(
-        "Send a span for each attempt, by OTLP.", "--trace/--no-trace", None, panel=FLEET
+    trace: bool | None = flag(
+        "--trace/--no-trace", "Send a span for each attempt, by OTLP.", None, panel=FLEET
     )
+    # Tables that kinds of sources read by themselves, by the name of the table.
+    tables: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+Typed = Mapping[str, Any]
+"""What was typed, or is in a file: values by the names of options. Groups exist once all is
+resolved."""
 
 
 def _keys() -> Iterator[tuple[str, Option]]:
-    for each in fields(Options):
-        if each.name != "tables":
-            yield each.name, each.metadata["option"]
-            continue
-        for name in registry.TABLES:
-            yield name, Option(ValueKind(_table(name)), at=())
+    yield from _keys_of(Options, ())
+    for name in registry.TABLES:
+        yield name, Option(ValueKind(_table(name)), at=(), place=("tables", name))
+
+
+def _keys_of(group: type, place: tuple[str, ...]) -> Iterator[tuple[str, Option]]:
+    for each in fields(group):
+        here = (*place, each.name)
+        if data := dict(each.metadata.get(OPTION, {})):
+            kind, *bounds = data.pop("kind")
+            name = data.pop("name") or each.name.removesuffix("_seconds")
+            yield name, Option(KINDS[kind](*bounds), each.default, here, **data)
+        elif is_dataclass(inner := each.default_factory):
+            yield from _keys_of(inner, here)
 
 
 def _table(name: str) -> Reader[Any]:
@@ -756,17 +600,33 @@ KEYS: Mapping[str, Option] = dict(_keys())
 
 def value_of(options: Options, key: str) -> Any:
     """Return the value of a key."""
-    return options.tables.get(key) if key in registry.TABLES else getattr(options, key)
+    place = KEYS[key].place
+    if place[0] == "tables":
+        return options.tables.get(key)
+    return reduce(getattr, place, options)
 
 
-def form_of(options: Options) -> commit_form.CommitForm:
-    """Return the settings for messages of landed commits."""
-    return commit_form.CommitForm(
-        subject=options.landing_subject or FORM.subject,
-        subject_max=options.landing_subject_max or FORM.subject_max,
-        types=options.landing_types or FORM.types,
-        signoff=options.landing_signoff or False,
-        trailers=options.landing_trailers or FORM.trailers,
+def options_of(values: Typed) -> Options:
+    """Return the options with these values; all others hold their defaults."""
+    tree: dict[str, Any] = {}
+    for key, given in values.items():
+        *groups, name = KEYS[key].place
+        inside = tree
+        for group in groups:
+            inside = inside.setdefault(group, {})
+        inside[name] = given
+    made: Options = _filled(Options, tree)
+    return made
+
+
+def _filled(group: type, tree: Mapping[str, Any]) -> Any:
+    """Return a group with these values of its fields; a mapping is for a group inside it."""
+    inner = {each.name: each.default_factory for each in fields(group)}
+    return group(
+        **{
+            name: _filled(made, value) if is_dataclass(made := inner[name]) else value
+            for name, value in tree.items()
+        }
     )
 
 

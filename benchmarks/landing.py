@@ -35,7 +35,7 @@ from beads_workers.core.landing import (
     settings_to_line,
     to_line,
 )
-from beads_workers.core.settings import Landing, Worktrees
+from beads_workers.core.settings import Landing, LandingRules, WorktreeRules, Worktrees
 from benchmarks.tools.figures import Figure, Goal, say
 from benchmarks.tools.fleets import Broken
 
@@ -151,11 +151,11 @@ def _mark(kind: str, name: str) -> str:
 def lander(place: Place, jobs: int) -> Measured:
     """Drain all branches through the lander; a chained one comes when what it stands on landed."""
     settings = LanderSettings(
-        Landing(BRANCH, place.git("rev-parse", "main"), "main", jobs=jobs),
+        Landing(BRANCH, place.git("rev-parse", "main"), "main", rules=LandingRules(jobs=jobs)),
         Worktrees(
             *(str(place.top), "", f"{place.top}/.git", f"{place.folder}/worktrees"),
             *(f"{place.folder}/state", BRANCH, BRANCH),
-            disk_floor_bytes=0,
+            rules=WorktreeRules(disk_floor_bytes=0),
         ),
         "bench",
         "python3 check.py",

@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from beads_workers.core.landing import Add
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.settings import WorktreeRules, Worktrees
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.making import CannotPrepare
 from beads_workers.worktrees.pool import make
@@ -62,7 +62,9 @@ class Ground:
         self.settings = Worktrees(
             *(str(self.top), "", f"{self.top}/.git", f"{folder}/trees", str(self.runs.root)),
             *("main", "main"),
-            setup=setup_seconds and f"mkdir -p deps && sleep {setup_seconds} && touch deps/made",
+            rules=WorktreeRules(
+                setup=setup_seconds and f"mkdir -p deps && sleep {setup_seconds} && touch deps/made"
+            ),
         )
         self.attempt = 0
 
@@ -109,7 +111,9 @@ class Ground:
     def _prepared(self, pool: int = 0, reuse: int = 0) -> tuple[float, Path, str]:
         self.attempt += 1
         place = self.runs.run(self.run_id) / "issues" / "W1.place"
-        worktrees = replace(self.settings, pool=pool, reuse=reuse)
+        worktrees = replace(
+            self.settings, rules=replace(self.settings.rules, pool=pool), reuse=reuse
+        )
         asked = Preparation(worktrees, "bench", self.attempt, "W1", self.run_id, str(place))
         argv = [sys.executable, "-P", "-m", "beads_workers.worktrees.preparation"]
         began = time.monotonic()
@@ -125,7 +129,7 @@ class Ground:
         folder = Path(json.loads(place.read_bytes())["folder"])
         text = (self.top / "moved.txt").read_text()
         right = (folder / "moved.txt").read_text() == text
-        made = not self.settings.setup or (folder / "deps" / "made").exists()
+        made = not self.settings.rules.setup or (folder / "deps" / "made").exists()
         return right and made and folder.name.startswith("ready-") == bool(pool)
 
     def _remove(self) -> None:

@@ -45,7 +45,7 @@ def first_prompt(
         why = block("How it ended", lessons.error)
         learnt = block("What was found", lessons.verify_output or lessons.remarks)
         return "\n\n".join(each for each in (_GO_ON, why, learnt, _rules(commits)) if each)
-    briefing = of_issue(asked.issue, asked.comments)
+    briefing = of_issue(asked.issue, asked.asking.comments)
     briefing = replace(
         briefing,
         delivered=tuple(

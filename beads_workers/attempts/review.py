@@ -42,7 +42,7 @@ class Review:
 
 def prompt(asked: Assignment, diff: str, author_text: str) -> str:
     """Return the reviewer's prompt: the issue, what the author said of the work, and the diff."""
-    briefing = replace(of_issue(asked.issue, asked.comments), worktree=False)
+    briefing = replace(of_issue(asked.issue, asked.asking.comments), worktree=False)
     blocks = (
         block("Words of its author", author_text),
         block("The diff", diff, chars_max=DIFF_CHARS_MAX) or "The diff is empty: nothing changed.",

@@ -79,9 +79,9 @@ class AgentAttempt:
             environment={**os.environ, **guarded},
             log=self._log,
             usage=UsageFile(asked.usage_file),
-            clocks=Clocks(asked.stall_seconds, term_seconds=asked.term_seconds),
+            clocks=Clocks(asked.asking.stall_seconds, term_seconds=asked.term_seconds),
             must_end=lambda: self._is_told,
-            pays_overage=asked.overage,
+            pays_overage=asked.asking.overage,
             changed=self._changed,
             tell=self._tell,
             settings=write_settings(asked.issue_id, self._guards),
@@ -139,11 +139,11 @@ class AgentAttempt:
                     f"{why}, and it changed nothing", mend_prompt(self._asked, found)
                 )
                 continue
-            more = self._rounds < self._asked.fix_rounds and not self._is_told
+            more = self._rounds < self._asked.asking.fix_rounds and not self._is_told
             if not (more and self._worker.can_go_on):
                 return Verdict(Kind.UNFINISHED, why, text=verdict.text), found
             self._rounds += 1
-            self._log.say(f"round {self._rounds} of {self._asked.fix_rounds}: {why}")
+            self._log.say(f"round {self._rounds} of {self._asked.asking.fix_rounds}: {why}")
             verdict = self._ask(mend_prompt(self._asked, found), resume=True)
         return verdict, ""
 

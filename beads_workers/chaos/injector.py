@@ -351,24 +351,24 @@ def fleet_settings(
     """
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import prepare
-    from beads_workers.options import TRUST_ALL, Options
+    from beads_workers.options import TRUST_ALL
 
-    options = Options(
-        workers=workers,
-        source=source,
-        bd_calls="worker" if self_claiming else None,
-        until_empty=True,
-        max_attempts=MAX_ATTEMPTS,
-        retry_delay=RETRY_DELAY_SECONDS,
-        term_grace=TERM_GRACE_SECONDS,
-        poll=0.5,
-        command=(sys.executable, "-I", "-S", str(TASK), str(workspace.folder)),
-        worktree=True if workspace.landing else None,
-        trust=TRUST_ALL,
-        verify=shlex.join([sys.executable, "-I", "-S", str(GATE), str(workspace.folder)])
-        if workspace.landing
-        else None,
-    )
+    script = [sys.executable, "-I", "-S"]
+    options: dict[str, object] = {
+        "workers": workers,
+        "source": source,
+        "bd_calls": "worker" if self_claiming else "grouped",
+        "until_empty": True,
+        "max_attempts": MAX_ATTEMPTS,
+        "retry_delay": RETRY_DELAY_SECONDS,
+        "term_grace": TERM_GRACE_SECONDS,
+        "poll": 0.5,
+        "command": (*script, str(TASK), str(workspace.folder)),
+        "trust": TRUST_ALL,
+    }
+    if workspace.landing:
+        gate = shlex.join([*script, str(GATE), str(workspace.folder)])
+        options |= {"worktree": True, "verify": gate}
     return prepare(resolve(options, workspace.project, {}), (), owned=True)
 
 

@@ -15,12 +15,12 @@ def of_trackers(options: Options, issues: tuple[str, ...]) -> dict[str, object]:
     """Return the options that only apply to a tracker of issues: name -> given value."""
     return {
         "ISSUE": issues,
-        "--label": options.label,
-        "--label-any": options.label_any,
-        "--exclude-label": options.exclude_label,
-        "--type": options.type,
-        "--priority": options.priority,
-        "--parent": options.parent,
+        "--label": options.filters.labels,
+        "--label-any": options.filters.labels_any,
+        "--exclude-label": options.filters.exclude_labels,
+        "--type": options.filters.types,
+        "--priority": options.filters.priorities,
+        "--parent": options.filters.parent,
         **of_agents(options),
     }
 
@@ -30,7 +30,7 @@ def of_agents(options: Options) -> dict[str, object]:
     return {
         "--agent": options.agent,
         "--worktree": options.worktree,
-        "--bd-calls worker": options.bd_calls == "worker",
+        "--bd-calls worker": options.tracking.bd_calls == "worker",
     }
 
 
@@ -44,7 +44,7 @@ def meaningless(
 
 def shared_without_leases(options: Options, kind: SourceKind) -> Check | None:
     """Refuse ``--shared`` for a source whose claims do not expire by themselves."""
-    if not options.shared or kind.capabilities.leases:
+    if not options.tracking.shared or kind.capabilities.leases:
         return None
     able = " or ".join(each.name for each in kinds() if each.capabilities.leases)
     text = f"--shared goes with {able} only: {kind.called} has no leases"
@@ -54,7 +54,7 @@ def shared_without_leases(options: Options, kind: SourceKind) -> Check | None:
 
 def shared_claims_without_leases(options: Options) -> Check | None:
     """Refuse ``--shared`` with self-claiming workers: their claims have no lease."""
-    if not options.shared or options.bd_calls != "worker":
+    if not options.tracking.shared or options.tracking.bd_calls != "worker":
         return None
     text = "--shared does not go with --bd-calls worker: what a worker claims has no lease"
     return misused("settings", text, "leave one of them out")
@@ -63,7 +63,7 @@ def shared_claims_without_leases(options: Options) -> Check | None:
 def grace_beyond_lease(options: Options) -> Check | None:
     """Refuse a grace with which a task of a shared fleet could outlive its lease."""
     most = limits.SHARED_GRACE_SECONDS_MAX
-    if not options.shared or (options.term_grace or 0.0) <= most:
+    if not options.tracking.shared or options.work.term_grace_seconds <= most:
         return None
     text = f"--term-grace is at most {most:g}s with --shared: a task must end before its lease does"
     return misused("settings", text, "give a shorter one")
@@ -71,7 +71,7 @@ def grace_beyond_lease(options: Options) -> Check | None:
 
 def no_hand_over(options: Options, kind: SourceKind) -> Check | None:
     """Refuse self-claiming workers if the tracker cannot hand over an issue."""
-    if options.bd_calls != "worker" or kind.capabilities.hand_over:
+    if options.tracking.bd_calls != "worker" or kind.capabilities.hand_over:
         return None
     return misused(
         "settings", "--bd-calls worker goes with bd only", "leave it out, or use --source bd"
@@ -80,7 +80,7 @@ def no_hand_over(options: Options, kind: SourceKind) -> Check | None:
 
 def functions_in_worktrees(options: Options) -> Check | None:
     """Refuse worktrees for functions: they are called in the folder of the fleet."""
-    if not options.allow_module or not options.worktree:
+    if not options.work.allow_modules or not options.worktree:
         return None
     text = "--allow-module and --worktree do not go together"
     hint = "functions are called in the project's own folder; start two fleets"
@@ -89,8 +89,8 @@ def functions_in_worktrees(options: Options) -> Check | None:
 
 def landing_without_worktrees(options: Options, *, worktrees: bool) -> Check | None:
     """Refuse landing without worktrees: what lands is the branch of a worktree."""
-    asked = options.land or options.land_on or options.land_into or options.approve
+    asked = options.land or options.land_on or options.landing.into or options.landing.approve
     if worktrees or options.land is False or not asked:
         return None
-    what = "--approve" if options.approve else "landing"
+    what = "--approve" if options.landing.approve else "landing"
     return misused("landing", f"{what} needs a worktree for each attempt", "say --worktree as well")

@@ -68,7 +68,7 @@ def empty_submodules(worktrees: Worktrees) -> Check | None:
 
     Raise ``GitError``.
     """
-    if "submodule" in (worktrees.setup or "") or not (found := submodules(worktrees)):
+    if "submodule" in (worktrees.rules.setup or "") or not (found := submodules(worktrees)):
         return None
     many = counted(len(found), "submodule is", "submodules are")
     text = f"{many} empty in worktrees: {', '.join(found[:SHOWN_MAX])}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from beads_workers.checks.rules import Check, fail, misused
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.executors.command import OF_ONE_ISSUE
-from beads_workers.options import Options, form_of
+from beads_workers.options import Options
 from beads_workers.worktrees.git import (
     GitError,
     call,
@@ -40,7 +40,7 @@ Rule = Callable[[Options, Path], Check | None]
 
 def remote_is_there(options: Options, project: Path) -> Check | None:
     """Refuse a ``[landing] remote`` that this clone does not have."""
-    remote = options.landing_remote
+    remote = options.landing.remote
     if not remote or remote in lines(git(str(project), "remote")):
         return None
     text = f"[landing] remote: this clone has no remote {remote}"
@@ -85,7 +85,7 @@ def prefix_is_free(options: Options, project: Path) -> Check | None:
 
 def branches_are_there(options: Options, project: Path) -> Check | None:
     """Refuse missing branches in ``--land-on`` and ``--land-into``."""
-    for name in (options.land_on, options.land_into):
+    for name in (options.land_on, options.landing.into):
         if name is not None and not _has_ref(project, f"refs/heads/{name}"):
             text = f"there is no branch {name} to land on"
             return misused("landing", text, "git branch shows them")
@@ -94,7 +94,7 @@ def branches_are_there(options: Options, project: Path) -> Check | None:
 
 def closes_after_landing(options: Options, project: Path) -> Check | None:
     """Refuse self-closing workers: they close before their branch could land."""
-    if options.bd_calls != "worker":
+    if options.tracking.bd_calls != "worker":
         return None
     text = "--bd-calls worker closes issues before their branches could land"
     return misused("landing", text, "leave it out")
@@ -102,7 +102,7 @@ def closes_after_landing(options: Options, project: Path) -> Check | None:
 
 def clones_land_together(options: Options, project: Path) -> Check | None:
     """Refuse several clones with one tracker, unless they land on one branch of a remote."""
-    if not options.shared or options.landing_remote:
+    if not options.tracking.shared or options.landing.remote:
         return None
     text = "--shared: each clone would land on a branch of its own"
     return misused("landing", text, '[landing] remote = "origin" has all of them land on one there')
@@ -138,26 +138,10 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
     start = base
     if options.land_on and not named:
         start = git(str(project), "rev-parse", f"refs/heads/{target}^{{commit}}").strip()
-    assert options.land_jobs is not None and options.repairs is not None
     assert target is not None, "a rule has seen to it"
-    assert options.gate_timeout is not None, "resolve() fills in every default"
-    assert options.gate_retry is not None
-    return Landing(
-        branch=f"{PREFIX}/{target}",
-        start=start,
-        # With a named base, the user's own branch does not matter.
-        follows="" if named else target,
-        into=options.land_into,
-        jobs=options.land_jobs,
-        style=options.landing_style or "squash",
-        after=options.landing_after,
-        tools=options.landing_tools or (),
-        repairs_max=options.repairs,
-        gate_timeout_seconds=options.gate_timeout,
-        gate_retry_seconds=options.gate_retry,
-        remote=options.landing_remote,
-        form=form_of(options),
-    )
+    # With a named base, the user's own branch does not matter.
+    follows = "" if named else target
+    return Landing(f"{PREFIX}/{target}", start, follows, options.landing)
 
 
 def gate(verify: str | None) -> Check | None:
@@ -191,14 +175,14 @@ def held_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
 
 def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
     """Report a remote that does not answer, or does not let this user push."""
-    if landing.remote is None:
+    if landing.rules.remote is None:
         return None
     ref = f"refs/heads/{landing.branch}"
     start = find_base(worktrees.checkout, landing.start) or landing.start
     try:
-        check_push(worktrees.checkout, landing.remote, ref, start, REMOTE_SECONDS)
+        check_push(worktrees.checkout, landing.rules.remote, ref, start, REMOTE_SECONDS)
     except RemoteTrouble as error:
-        remedy = f"git push --dry-run {landing.remote} {start[:12]}:{ref}"
+        remedy = f"git push --dry-run {landing.rules.remote} {start[:12]}:{ref}"
         return fail("landing", f"nothing lands: {error}", remedy)
     return _ahead(landing, worktrees, ref)
 
@@ -208,20 +192,20 @@ def _ahead(landing: Landing, worktrees: Worktrees, ref: str) -> Check | None:
 
     They were removed from the remote, or never pushed.
     """
-    assert landing.remote is not None
+    assert landing.rules.remote is not None
     here = call(worktrees.common, "rev-parse", "--verify", "--quiet", ref)
     if here.status != 0:
         return None  # The branch begins at the remote's.
     try:
-        there = remote_heads(worktrees.checkout, landing.remote, (ref,)).get(ref)
+        there = remote_heads(worktrees.checkout, landing.rules.remote, (ref,)).get(ref)
     except RemoteTrouble:
         return None  # The remote has just answered: the lander asks again.
     (commit,) = objects(here.output)
     asked = ("merge-base", "--is-ancestor", commit, there or commit)
     if there is None or call(worktrees.common, *asked).status != 1:
         return None
-    text = ahead(landing.branch, landing.remote, there)
-    remedy = f"git push {landing.remote} {landing.branch}"
+    text = ahead(landing.branch, landing.rules.remote, there)
+    remedy = f"git push {landing.rules.remote} {landing.branch}"
     return fail("landing", f"nothing lands: {text}", remedy)
 
 
@@ -234,15 +218,15 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
     The ledger is pushed as the run would push it, so that a refusal by a hook of the remote is
     found, too.
     """
-    if landing.remote is None or landing.form.trailers == "full":
+    if landing.rules.remote is None or landing.rules.form.trailers == "full":
         return None
     ref = ledger_ref(landing.branch)
     try:
-        if ref in remote_heads(worktrees.checkout, landing.remote, (ref,)):
+        if ref in remote_heads(worktrees.checkout, landing.rules.remote, (ref,)):
             return None
         here = git_or_none(worktrees.common, "rev-parse", "--verify", "--quiet", ref)
         first = here.strip() if here else entry_commit(worktrees.common, (), ())
-        push(worktrees.checkout, landing.remote, RefMove(ref, "", first))
+        push(worktrees.checkout, landing.rules.remote, RefMove(ref, "", first))
     except LostRace:
         return None  # Another clone was quicker.
     except Refuses as error:
@@ -257,7 +241,7 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
 def unsigned(landing: Landing, worktrees: Worktrees) -> Check | None:
     """Refuse ``signoff`` without a known committer: a sign-off is a person's statement."""
     known = ("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
-    if not landing.form.signoff or call(worktrees.checkout, *known).status == 0:
+    if not landing.rules.form.signoff or call(worktrees.checkout, *known).status == 0:
         return None
     text = "[landing] signoff: git does not know in whose name commits are signed off"
     remedy = 'git config user.name "YOUR NAME" && git config user.email YOU@EXAMPLE.ORG'

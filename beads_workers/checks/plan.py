@@ -111,7 +111,7 @@ class FleetPlan:
         """Number of workers that the fleet would have."""
         if self.said_kind is not None and self.said_kind.workers is not None:
             return self.said_kind.workers(self.resolved)
-        return self.options.workers or 0
+        return self.options.workers
 
     # --- what is run ---
 
@@ -162,10 +162,7 @@ class FleetPlan:
         if not self.options.executor or found is None:
             return None
         work: Work | Check = found.find_executors(self.options, programs.absolute)
-        if isinstance(work, Check):
-            return work
-        grace, most = self.options.term_grace, self.options.log_max
-        return replace(work, term_grace_seconds=fleet.known(grace), log_bytes_max=fleet.known(most))
+        return work
 
     @cached_property
     def work(self) -> Work | Check | None:
@@ -235,7 +232,7 @@ class FleetPlan:
         """The night that the start goes on with."""
         if self.options.new_night:
             return NightSoFar()
-        return night.found(self.state_directory, self.folder, fleet.known(self.options.night_gap))
+        return night.found(self.state_directory, self.folder, self.options.night_gap)
 
     @cached_property
     def settings(self) -> FleetSettings | None:

@@ -133,6 +133,6 @@ def _job(condition: Condition, plan: FleetPlan) -> ScheduledCheck:
 
 def _is_lifted(condition: Condition, plan: FleetPlan) -> bool:
     if condition.asked is Asked.AT_THE_END:
-        return bool(plan.options.skip_base_check)
+        return plan.options.skip_base_check
     by_name = condition.lifted_by == skip(condition.name)
-    return by_name and condition.name in (plan.options.skip_check or ())
+    return by_name and condition.name in plan.options.skip_check

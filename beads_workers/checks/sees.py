@@ -58,7 +58,7 @@ def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> 
             return Sighting(check_of(known, settings), known)
         base = verdicts.find(tree)
         seconds = max(base.seconds, LEAST_SECONDS) if base is not None else WITHOUT_BASE_SECONDS
-        process = start_proof(settings, commit, settings.landing.jobs)
+        process = start_proof(settings, commit, settings.landing.rules.jobs)
         saw_nothing = not waits and verdicts.find(SAW_NOTHING) is not None
     except (GitError, OSError) as error:
         return Sighting(warn(NAME, printable(f"not checked: {error}", TEXT_CHARS)))

@@ -8,11 +8,11 @@ from pathlib import Path
 from shutil import which
 
 from beads_workers.checks.rules import Check, misused, warn
-from beads_workers.core.commit_form import CO_AUTHOR, own_trailers
+from beads_workers.core.commit_form import own_trailers
 from beads_workers.core.model import value
 from beads_workers.core.settings import Work, Worktrees
 from beads_workers.core.text import counted, printable
-from beads_workers.options import Options, form_of
+from beads_workers.options import Options
 from beads_workers.worktrees.git import (
     BRANCHES,
     GitError,
@@ -128,7 +128,7 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         return wrong
     state = Path(state_directory).absolute()
     folder = options.worktree_folder or str(default_folder(project, Path(found.top), state))
-    assert options.worktree_disk_floor is not None, "resolve() fills in every default"
+    landing = options.landing
     return Worktrees(
         checkout=str(project),
         prefix=found.prefix,
@@ -138,17 +138,9 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         # Without a named base, all attempts of this run begin with what is checked out now.
         base=options.worktree_base or base,
         base_name=options.worktree_base or "HEAD",
-        setup=options.worktree_setup,
-        copy=options.worktree_copy or (),
-        disk_floor_bytes=options.worktree_disk_floor,
-        pool=options.worktree_pool or 0,
-        setup_reads=options.worktree_setup_reads or (),
-        reuse=max(1, options.workers or 0) if options.worktree_reuse else 0,
-        trailers=own_trailers(
-            form_of(options),
-            options.landing_style or "squash",
-            options.landing_co_author or CO_AUTHOR,
-        ),
+        reuse=max(1, options.workers) if options.worktree_reuse else 0,
+        trailers=own_trailers(landing.form, landing.style, options.landing_co_author),
+        rules=options.worktrees,
     )
 
 
@@ -156,7 +148,7 @@ def patterns_without_files(worktrees: Worktrees) -> list[Check]:
     """Warn of patterns of ``[worktree] copy`` that match nothing to copy."""
     return [
         warn("worktree", printable(f"[worktree] copy: nothing that git ignores matches {pattern}"))
-        for pattern in worktrees.copy
+        for pattern in worktrees.rules.copy
         if not matching(worktrees, pattern)
     ]
 
@@ -183,7 +175,7 @@ def staying(worktrees: Worktrees) -> str:
 
 def crowd(work: Work, options: Options) -> Check | None:
     """Refuse several agents in one folder: they overwrite each other's work."""
-    if not shares_checkout(work, options) or (options.workers or 0) <= 1:
+    if not shares_checkout(work, options) or options.workers <= 1:
         return None
     return misused(
         "worktree",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beads_workers.cli.errors import CommandError
-from beads_workers.core.policy import Policy
 from beads_workers.core.settings import FleetSettings
 from beads_workers.core.source import SourceError
 from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
@@ -28,13 +27,12 @@ def settings_here(
 
     ``resolved``: options, settings and trust, if they are already known.
     """
-    from beads_workers.checks.fleet import filters_of
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
+    from beads_workers.cli.parameters import given
     from beads_workers.cli.preparation import find_tracker
-    from beads_workers.options import Options
 
-    resolved = resolved or resolve(Options(source=source), Path.cwd(), os.environ)
+    resolved = resolved or resolve(given({"source": source}), Path.cwd(), os.environ)
     need_source(resolved)
     options = resolved.options
     kind = kind_said(options.source)
@@ -43,8 +41,6 @@ def settings_here(
     if kind is not None and kind.capabilities.push:
         return FleetSettings(0, kind.name, str(directory), str(Path.cwd()), str(directory))
     tracker = find_tracker(options.source)
-    filters = filters_of(options)
-    policy = Policy(attempts_max=options.max_attempts or Policy().attempts_max)
     place, folder = str(tracker.place), str(tracker.folder)
     return FleetSettings(
         0,
@@ -52,8 +48,8 @@ def settings_here(
         place,
         folder,
         str(directory),
-        filters=filters,
-        policy=policy,
+        filters=options.filters,
+        policy=options.policy,
         source_options=tracker.options,
     )
 

@@ -46,7 +46,7 @@ def check_start(plan: FleetPlan, *, quiet: bool, last: bool = True) -> list[Chec
     warnings = []
     for condition, check in start_checks(plan, last=last):
         if condition.stage is Stage.TRUST and last:
-            tell_refused(check, plan.options.notify)
+            tell_refused(check, plan.options.upkeep.notify)
         refuse_failed(condition, check)
         if check.status is Grade.WARN:
             warnings.append(check)

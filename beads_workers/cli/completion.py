@@ -231,11 +231,11 @@ def _agent_names() -> Iterator[str]:
 
     from beads_workers.agents.presets import PRESETS
     from beads_workers.cli.config import resolve
-    from beads_workers.options import TRUST_ALL, Options
+    from beads_workers.options import TRUST_ALL
 
     yield from PRESETS
     # Names alone run nothing.
-    yield from resolve(Options(trust=TRUST_ALL), Path.cwd(), os.environ).agents
+    yield from resolve({"trust": TRUST_ALL}, Path.cwd(), os.environ).agents
 
 
 issues = _completer(_issues)

@@ -22,14 +22,15 @@ from beads_workers.options import (
     FILE_NAME,
     KEYS,
     TABLES,
-    TEXT,
     TRUST_ALL,
     AgentTable,
-    Options,
     Reader,
     Resolved,
+    Typed,
     as_toml,
+    options_of,
     read_command,
+    read_nonempty,
     value_of,
 )
 
@@ -159,13 +160,13 @@ def _agents(path: Path, tables: Any) -> dict[str, AgentTable]:
 def _agent(where: str, table: dict[str, Any]) -> AgentTable:
     readers: dict[str, Reader[Any]] = {
         "argv": read_command,
-        "prompt": TEXT.read,
-        "adapter": TEXT.read,
-        "model": TEXT.read,
+        "prompt": read_nonempty,
+        "adapter": read_nonempty,
+        "model": read_nonempty,
         "arguments": read_command,
         "prices": _prices,
         "at_once": _at_once,
-        "escalate": TEXT.read,
+        "escalate": read_nonempty,
     }
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -206,12 +207,12 @@ def _at_once(value: Any) -> int:
     return value
 
 
-def resolve(cli: Options, folder: Path, environ: Mapping[str, str]) -> Resolved:
+def resolve(cli: Typed, folder: Path, environ: Mapping[str, str]) -> Resolved:
     """Return the settings in force; raise ``CommandError`` with the mistake and what is allowed."""
     return combine(cli, folder, environ, find_file(folder))
 
 
-def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path | None) -> Resolved:
+def combine(cli: Typed, folder: Path, environ: Mapping[str, str], file: Path | None) -> Resolved:
     """Return the settings in force with this file, or with none.
 
     Untrusted lines of a file never become options, so no command can run them.
@@ -219,7 +220,7 @@ def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path |
     settings_file = SettingsFile(*read_file(file), file) if file else SettingsFile({}, {}, folder)
     trusted, untrusted = _believed(settings_file, cli, environ) if file else ((), ())
     in_file, agents = settings_file.without(untrusted)
-    values: dict[str, Any] = {key: each.default for key, each in KEYS.items()}
+    values: dict[str, Any] = {}
     origin = dict.fromkeys(KEYS, "default")
     layers = [
         (
@@ -233,20 +234,17 @@ def combine(cli: Options, folder: Path, environ: Mapping[str, str], file: Path |
         for key, value, said_by, base in layer:
             values[key] = str(_absolute(value, base)) if KEYS[key].path else value
             origin[key] = said_by
-    tables = {key: values.pop(key) for key in registry.TABLES}
-    of_kinds = {key: value for key, value in tables.items() if value is not None}
-    options = Options(**values, tables=of_kinds)
     lines = tuple(each.line for each in trusted), tuple(each.line for each in untrusted)
-    return Resolved(options, origin, agents, file, *lines)
+    return Resolved(options_of(values), origin, agents, file, *lines)
 
 
 def _believed(
-    settings_file: SettingsFile, cli: Options, environ: Mapping[str, str]
+    settings_file: SettingsFile, cli: Typed, environ: Mapping[str, str]
 ) -> tuple[tuple[Risky, ...], tuple[Risky, ...]]:
     """Return the risky lines of the file: the trusted ones, and the others."""
     found = settings_file.risky()
     in_environment = {key: value for key, value, _ in _from_environment(environ)}
-    if (cli.trust or in_environment.get("trust")) == TRUST_ALL:
+    if (cli.get("trust") or in_environment.get("trust")) == TRUST_ALL:
         return found, ()
     good = trusted_lines([each.line for each in found], settings_file.file)
     return tuple(e for e in found if e.line in good), tuple(e for e in found if e.line not in good)
@@ -279,30 +277,20 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, st
                 raise _wrong(option.variable, text, error) from None
 
 
-def _from_command_line(cli: Options) -> Iterator[tuple[str, Any]]:
-    for key, option in KEYS.items():
-        value = value_of(cli, key)
-        # Typer gives an empty list for a repeatable option that was not given.
-        if value is None or value == () or value == []:
-            continue
+def _from_command_line(cli: Typed) -> Iterator[tuple[str, Any]]:
+    for key, value in cli.items():
         try:
-            yield key, option.read(value)
+            yield key, KEYS[key].read(value)
         except ValueError as error:
             raise _wrong(f"--{key.replace('_', '-')}", value, error) from None
 
 
 def typed_options(resolved: Resolved) -> dict[str, Any]:
-    """Return the options of the command line, as ``from_typed`` takes them, fit for JSON."""
+    """Return the options of the command line, fit for JSON; ``parameters.given`` reads them."""
     names = (name for name, origin in resolved.origin.items() if origin == "command line")
     # A trusted file may have changed before the next start.
     names = (name for name in names if name != "trust")
     return {name: value_of(resolved.options, name) for name in names if name not in registry.TABLES}
-
-
-def from_typed(typed: Mapping[str, Any]) -> Options:
-    """Return the options of an earlier command line (lists become tuples again)."""
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in typed.items()}
-    return Options(**fields)
 
 
 def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
@@ -381,11 +369,12 @@ def to_json(resolved: Resolved) -> dict[str, Any]:
     """Return ``config show --json``: options, origins, agents and the file's path."""
     from dataclasses import asdict
 
-    options = asdict(resolved.options)
-    options |= options.pop("tables")
+    options = {k: value_of(resolved.options, k) for k, each in KEYS.items() if each.in_file}
+    # Of these, only the tables of kinds of sources are dataclasses.
+    tables = {key: asdict(value) for key, value in resolved.options.tables.items()}
     return {
         "file": str(resolved.file) if resolved.file else None,
-        "options": {key: options.get(key) for key, each in KEYS.items() if each.in_file},
+        "options": options | tables,
         "origin": dict(resolved.origin),
         "agents": {name: asdict(agent) for name, agent in resolved.agents.items()},
         "untrusted": [each.text for each in resolved.untrusted],

@@ -12,7 +12,7 @@ from beads_workers.cli import proposals
 from beads_workers.cli.config import find_file, render, resolve, to_json
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.text import json_line
-from beads_workers.options import FILE_NAME, Options
+from beads_workers.options import FILE_NAME
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
 
 def _show(origin: bool = False, json: bool = False) -> None:
     """Every setting that holds here, and with --origin who said so."""
-    resolved = resolve(Options(), Path.cwd(), os.environ)
+    resolved = resolve({}, Path.cwd(), os.environ)
     if json:
         print(json_text.dumps(to_json(resolved), indent=2))
     else:

@@ -8,7 +8,6 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -20,12 +19,12 @@ from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade, any_failed, fail
 from beads_workers.cli.checking import sentence, to_json
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.parameters import with_options
+from beads_workers.cli.parameters import given, with_options
 from beads_workers.cli.refusals import refusal
 from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE
-from beads_workers.options import FILE_NAME, Options, Resolved
+from beads_workers.options import FILE_NAME, Resolved, Typed
 
 # --- doctor text ---------------------------------------------------------------------------------
 # Output of the checks: aligned and coloured on a terminal, plain in a pipe.
@@ -132,7 +131,7 @@ def register(app: typer.Typer) -> None:
 )
 def doctor(
     ctx: typer.Context,
-    options: Options,
+    options: Typed,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Check what a fleet needs, and say how to mend it.
@@ -142,7 +141,7 @@ def doctor(
     from beads_workers.checks.runner import all_checks
     from beads_workers.core.text import json_line
 
-    plan = _plan(replace(options, command=command_of(ctx)))
+    plan = _plan(given({**options, "command": command_of(ctx)}))
     show = printer(sys.stdout, as_json=as_json)
     checks = []
     for condition, check in all_checks(plan, show.waiting):
@@ -160,7 +159,7 @@ def doctor(
     raise typer.Exit(EXIT_TRACKER if broken else EXIT_ERROR if any_failed(checks) else 0)
 
 
-def _plan(options: Options) -> FleetPlan:
+def _plan(options: Typed) -> FleetPlan:
     """Return the plan of ``start`` with these options.
 
     Raise ``CommandError`` only for mistakes on the command line; a mistake in file or environment
@@ -175,7 +174,7 @@ def _plan(options: Options) -> FleetPlan:
     return FleetPlan(resolved, kind, tracing=tracing, wrong=tuple(wrong))
 
 
-def _resolve(options: Options) -> tuple[Resolved, list[Check]]:
+def _resolve(options: Typed) -> tuple[Resolved, list[Check]]:
     from beads_workers.cli.config import combine, find_file
 
     folder, wrong = Path.cwd(), []

@@ -142,8 +142,8 @@ def _print_listing(settings: FleetSettings, seen: _Seen) -> None:
     if settings.work.verify:
         print(f"verify   sh -c {shlex.quote(printable(settings.work.verify))}")
     print(f"folder   {printable(shown_place(settings))}")
-    if settings.notify:
-        print(f"notify   {_shown(settings.notify)}")
+    if settings.upkeep.notify:
+        print(f"notify   {_shown(settings.upkeep.notify)}")
     calls = seen.calls
     for row in seen.listed:
         called = f"  calls {printable(calls[row.issue_id], 80)}" if row.issue_id in calls else ""
@@ -184,7 +184,7 @@ def _as_json(settings: FleetSettings, seen: _Seen) -> dict[str, object]:
         "agent": work.agent.name if work.agent else None,
         "prompt": work.agent.prompt if work.agent else None,
         "verify": work.verify,
-        "notify": settings.notify,
+        "notify": settings.upkeep.notify,
         "workers": settings.workers,
         "worktrees": asdict(work.worktrees) if work.worktrees else None,
         "issues": [

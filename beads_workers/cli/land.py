@@ -178,10 +178,9 @@ def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSetting
     from beads_workers.cli.checking import Drawn, sentence
     from beads_workers.cli.config import resolve
     from beads_workers.cli.refusals import refusal
-    from beads_workers.options import Options
 
-    options = resolve(Options(skip_base_check=skip or None), Path.cwd(), os.environ).options
-    if settings.verify is None or options.skip_base_check:
+    options = resolve({}, Path.cwd(), os.environ).options
+    if settings.verify is None or skip or options.skip_base_check:
         return settings
     seen = check_sees(settings, Drawn(quiet=quiet), waits=True)
     if seen.check.status is Grade.FAIL:
@@ -203,13 +202,14 @@ def _settings(
     """
     from beads_workers.cli.asked_tracker import settings_here, settings_to_write
     from beads_workers.cli.config import resolve
+    from beads_workers.cli.parameters import given
     from beads_workers.cli.preparation import find_landing, find_worktrees
     from beads_workers.cli.trust import refuse_untrusted, settle
-    from beads_workers.options import TRUST_ALL, Options
+    from beads_workers.options import TRUST_ALL
     from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
 
-    typed = Options(verify=verify, trust=TRUST_ALL if trust else None)
+    typed = given({"verify": verify, "trust": TRUST_ALL if trust else None})
     if runs:
         resolved = settle(typed)
         refuse_untrusted(resolved)
@@ -224,7 +224,7 @@ def _settings(
     # A run of its own, so that 'undo' can take all of it back; its id begins with its time.
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"
     tracker = (settings_to_write if runs else settings_here)(directory, resolved=resolved)
-    return LanderSettings(landing, worktrees, run_id, options.verify), tracker
+    return LanderSettings(landing, worktrees, run_id, options.work.verify), tracker
 
 
 def _verify_of_last_run(directory: Path) -> str | None:

@@ -57,7 +57,7 @@ class LaidOut(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """See click."""
-        from beads_workers.options import PANELS
+        from beads_workers.core.option import PANELS
 
         panels: dict[str, list[Row]] = {name: [] for name in ("Arguments", "Options", *PANELS)}
         for each in self.get_params(ctx):

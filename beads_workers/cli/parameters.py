@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import typer
 
 from beads_workers.cli.completion import agents, among, issues
-from beads_workers.options import KEYS, Option, Options
+from beads_workers.options import KEYS, Option, Typed
 
 Command = Callable[..., None]
 
@@ -24,7 +24,7 @@ def with_options(
     last: tuple[str, ...] = (),
     words: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
-    """Give a command the options of the table that apply to it, as ``options``.
+    """Give a command the options of the table that apply to it and were typed, as ``options``.
 
     ``first`` and ``last``: names that ``--help`` shows before and after the others, which keep the
     order of the table. They are parameters of the function's own, or options that the command has
@@ -43,7 +43,7 @@ def with_options(
 
         def call(**values: Any) -> None:
             typed = {name: values.pop(name) for name in order if name not in own}
-            function(**values, options=Options(**{name: _plain(typed[name]) for name in typed}))
+            function(**values, options=given(typed))
 
         return _with_parameters(call, function, made)
 
@@ -120,5 +120,7 @@ def _parser(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
     return read
 
 
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def given(values: Typed) -> Typed:
+    """Return the options that were given; Typer and JSON have lists for tuples."""
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return {name: value for name, value in plain.items() if value is not None and value != ()}

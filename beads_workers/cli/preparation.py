@@ -132,7 +132,7 @@ def settings_of(
     resolved: Resolved, tracker: TrackerChoice, work: Work, issues: tuple[str, ...], *, owned: bool
 ) -> FleetSettings:
     """Return the settings of a fleet whose tracker and work are known; raise ``CommandError``."""
-    refuse(programs.notify(resolved.options.notify))
+    refuse(programs.notify(resolved.options.upkeep.notify))
     refuse(fleet.unpriced(resolved.options, work.agents))
     tracing = find_tracing(resolved.options.trace)
     return fleet.settings_of(resolved, tracker, work, issues, owned=owned, tracing=tracing)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -27,10 +26,10 @@ def restart(
 ) -> None:
     """Stop the fleet and start it again as it was started."""
     from beads_workers.checks.hours import no_time_left
-    from beads_workers.cli.config import from_typed
+    from beads_workers.cli.parameters import given
     from beads_workers.cli.start import StartView, run_start
     from beads_workers.cli.trust import refuse_untrusted, settle
-    from beads_workers.options import TRUST_ALL
+    from beads_workers.options import TRUST_ALL, options_of
     from beads_workers.runtime.endings import RESTART_FILE
     from beads_workers.runtime.run_directory import RunDirectory, write_private
 
@@ -41,12 +40,11 @@ def restart(
     if earlier is None or earlier.typed is None:
         raise CommandError("that fleet was not started by 'start'", "start it anew", EXIT_USAGE)
     os.chdir(earlier.folder)
-    typed = replace(from_typed(earlier.typed), new_night=None)
-    options = replace(typed, trust=TRUST_ALL if trust else None)
-    if (wrong := no_time_left(options)) is not None:
+    options = given({**earlier.typed, "new_night": None, "trust": TRUST_ALL if trust else None})
+    if (wrong := no_time_left(options_of(options))) is not None:
         raise CommandError(wrong.text, "start it anew, with another --until", EXIT_USAGE)
     if client.ask("bw.status")["state"] != "waiting":
-        options = replace(options, start_at=None)  # Its time has come, or a person began.
+        options = given({**options, "start_at": None})  # Its time has come, or a person began.
     resolved = settle(options)
     refuse_untrusted(resolved)  # While there still is a fleet.
     write_private(directory / "runs" / info["run_id"] / RESTART_FILE, str(os.getpid()))
@@ -56,6 +54,5 @@ def restart(
             break
     wait_for_exit(info["pid"], 30.0)
     how = StartView(detach=detach or not earlier.owned)
-    run_start(
-        replace(options, trust=resolved.options.trust), earlier.filters.only, how, earlier.argv
-    )
+    options = given({**options, "trust": resolved.options.trust})
+    run_start(options, earlier.filters.only, how, earlier.argv)

@@ -100,7 +100,7 @@ def unit(settings: FleetSettings, origin: Mapping[str, str], argv: Sequence[str]
     words = (*argv[:at], *argv[at + 1 :])
     variables = {"PATH": path}
     variables |= {name: os.environ[name] for name in _variables(origin) if name in os.environ}
-    stop = settings.stop_seconds + limits.SETTLE_TIMEOUT_SECONDS + limits.BD_SECONDS
+    stop = settings.ending.stop_seconds + limits.SETTLE_TIMEOUT_SECONDS + limits.BD_SECONDS
     return UNIT.format(
         name=f"beads-workers-{project}",
         project=project,

@@ -179,9 +179,8 @@ def tracker_settings() -> FleetSettings | None:
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracker
-    from beads_workers.options import Options
 
-    resolved = resolve(Options(), Path.cwd(), os.environ)
+    resolved = resolve({}, Path.cwd(), os.environ)
     need_source(resolved)
     wanted = resolved.options.source
     kind = kind_said(wanted)

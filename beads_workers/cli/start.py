@@ -22,16 +22,17 @@ from beads_workers.cli.completion import AFTER_DASHES
 from beads_workers.cli.completion import issues as known_issues
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
-from beads_workers.cli.parameters import with_options
+from beads_workers.cli.parameters import given, with_options
 from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
 from beads_workers.cli.web import with_port
 from beads_workers.core.budget import Budget
 from beads_workers.core.hours import written
 from beads_workers.core.night import NightSoFar
+from beads_workers.core.option import FLEET
 from beads_workers.core.settings import Agent, FleetSettings, understood
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_USAGE
-from beads_workers.options import FLEET, Options
+from beads_workers.options import Options, Typed
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 from beads_workers.ui.agents import clock
 from beads_workers.ui.words import moment
@@ -54,7 +55,7 @@ def say_preflight(settings: Any, started: dict[str, Any]) -> None:
     """Print one line per check to stderr."""
     from beads_workers.cli.preparation import shown_place, tracing_lines
 
-    until = ", until empty" if settings.until_empty else ""
+    until = ", until empty" if settings.ending.until_empty else ""
     for name, text in (
         ("tracker", started["tracker"]),
         *(agent_lines(settings) or [("command", printable(shown_command(settings.work), 160))]),
@@ -94,12 +95,12 @@ def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
         bring = "issue brings its own command" if brought == 1 else "issues bring their own command"
         yield "issues", f"{brought} {bring}, which runs instead"
     worktrees = settings.work.worktrees
-    if worktrees is not None and worktrees.setup:
-        yield "setup", printable(worktrees.setup, 160)
+    if worktrees is not None and worktrees.rules.setup:
+        yield "setup", printable(worktrees.rules.setup, 160)
     if settings.work.verify and not understood(settings.work):
         yield "verify", printable(settings.work.verify, 160)
-    if settings.notify:
-        yield "notify", printable(settings.notify, 160)
+    if settings.upkeep.notify:
+        yield "notify", printable(settings.upkeep.notify, 160)
 
 
 def agent_lines(settings: FleetSettings) -> list[tuple[str, str]]:
@@ -271,7 +272,7 @@ def register(app: typer.Typer) -> None:
 )
 def start(
     ctx: typer.Context,
-    options: Options,
+    options: Typed,
     issues: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ISSUE]...", help="Take only these.", autocompletion=known_issues),
@@ -320,7 +321,7 @@ def start(
     shown = StartView(
         detach=detach, wait=wait, as_json=json_lines, draw=not no_dashboard, dry_run=dry_run
     )
-    options = replace(options, command=command_of(ctx))
+    options = given({**options, "command": command_of(ctx)})
     if service:
         if detach or dry_run or json_lines:
             raise typer.BadParameter(
@@ -333,7 +334,7 @@ def start(
     run_start(options, tuple(issues or ()), shown, tuple(sys.argv[1:]))
 
 
-def print_unit(options: Options, issues: tuple[str, ...], argv: tuple[str, ...]) -> None:
+def print_unit(options: Typed, issues: tuple[str, ...], argv: tuple[str, ...]) -> None:
     """Print the unit of this start; raise ``CommandError`` if there can be none."""
     from beads_workers.cli import service
     from beads_workers.cli.preparation import plan_of, planned
@@ -364,7 +365,7 @@ class StartView:
 
 
 def run_start(
-    options: Options, issues: tuple[str, ...], how: StartView, argv: tuple[str, ...]
+    options: Typed, issues: tuple[str, ...], how: StartView, argv: tuple[str, ...]
 ) -> None:
     """Check, start, and show events; end with the exit code of the run.
 
@@ -431,7 +432,7 @@ def open_page(options: Options, settings: FleetSettings) -> LivePage | None:
     from beads_workers.cli.web import open_beside
 
     folder = Path(settings.state_directory)
-    return open_beside(folder, options.web or 0, controls=bool(options.web_control))
+    return open_beside(folder, options.web or 0, controls=options.web_control)
 
 
 def _detach(

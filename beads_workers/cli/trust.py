@@ -23,9 +23,10 @@ from beads_workers.cli.arguments import Json
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
+from beads_workers.cli.parameters import given
 from beads_workers.cli.refusals import refuse
 from beads_workers.core.text import printable
-from beads_workers.options import KEYS, Options, Resolved, RiskyLine
+from beads_workers.options import KEYS, Resolved, RiskyLine, Typed
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +42,7 @@ def trust_command(
 
     Its lines are printed. They are trusted until they change; see docs/TRUST.md.
     """
-    plan = _plan(resolve(Options(), Path.cwd(), os.environ))
+    plan = _plan(resolve({}, Path.cwd(), os.environ))
     lines, folders = everything(plan), _folders(plan)
     new = [line for line in lines if not store_of(line.folder).trusts(line.digest)]
     try:
@@ -63,7 +64,7 @@ def trust_command(
         print("trusted" if new else "nothing new here runs anything")
 
 
-def settle(options: Options, *, may_ask: bool = True) -> Resolved:
+def settle(options: Typed, *, may_ask: bool = True) -> Resolved:
     """Do the same as ``resolve`` for a command that runs something, and ask about untrusted lines.
 
     It asks on a terminal only; a condition refuses the lines that stay untrusted. The variable that
@@ -89,7 +90,7 @@ def refuse_untrusted(resolved: Resolved, *, tells: bool = False) -> None:
     """
     check = refused(untrusted(_plan(resolved)))
     if tells and check is not None:
-        tell_refused(check, resolved.options.notify)
+        tell_refused(check, resolved.options.upkeep.notify)
     refuse(check)
 
 
@@ -108,7 +109,7 @@ def tell_refused(check: Check, notify: str | None) -> None:
 
 def refuse_hooks(source: str | None) -> None:
     """Raise ``CommandError`` for untrusted hooks, for a command that only changes issues."""
-    resolved = resolve(Options(source=source), Path.cwd(), os.environ)
+    resolved = resolve(given({"source": source}), Path.cwd(), os.environ)
     refuse(refused(untrusted_hooks(_plan(resolved))))
 
 
@@ -117,7 +118,7 @@ def trust_here(written: Callable[[RiskyLine], bool]) -> None:
 
     If no other line is untrusted, also register the folders as known.
     """
-    plan = _plan(resolve(Options(), Path.cwd(), {}))
+    plan = _plan(resolve({}, Path.cwd(), {}))
     lines = everything(plan)
     ours = [line for line in lines if written(line)]
     others = [e for e in lines if e not in ours and not store_of(e.folder).trusts(e.digest)]

@@ -20,7 +20,7 @@ from beads_workers.cli.kinds import need
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.runs import find_run
 from beads_workers.cli.web import WithPort
-from beads_workers.options import Options
+from beads_workers.options import Typed
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 @with_options("watch", last=("state_dir",))
 def watch(
-    options: Options,
+    options: Typed,
     as_json: Snapshots = False,
     envelopes: EnvelopesToo = False,
     state_dir: StateDir = None,
@@ -53,10 +53,11 @@ def watch(
     """
     refuse_without_json(envelopes=envelopes, as_json=as_json)
     directory = find_state_directory(state_dir)
-    if options.web is not None or options.web_control:
+    port, controls = options.get("web"), options.get("web_control", False)
+    if port is not None or controls:
         from beads_workers.cli import web
 
-        web.watch(directory, options.web or 0, controls=bool(options.web_control))
+        web.watch(directory, port or 0, controls=controls)
         return
     client = connect(directory)
     if envelopes:

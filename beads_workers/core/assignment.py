@@ -17,6 +17,7 @@ from beads_workers.core.landing import Mend
 from beads_workers.core.model import OutcomeKind, value
 from beads_workers.core.plain import from_plain, to_plain
 from beads_workers.core.receipts import Receipt, to_json
+from beads_workers.core.settings import Asking
 
 
 @value
@@ -41,7 +42,7 @@ class Assignment:
     """``issue``: as the tracker shows it (JSON object).
     ``earlier``: the receipt of the attempt before this one, whose session goes on with ``resumes``.
     ``allows_no_change``: the issue says that nothing may have to be changed. ``money``: dollars
-    that are left for it; None: no budget. ``overage``: it may be paid for beyond its limit.
+    that are left for it; None: no budget.
     ``guards``: a folder of ours; ``usage_file``: the file to which usage is written as it comes;
     ``runs``: the folder with the journals of all runs, "" for none. ``repair``: why its branch did
     not land. ``may_ask``: a person answers questions. ``question``: what it asked at ``asked_at``
@@ -62,16 +63,13 @@ class Assignment:
     review: AgentSpec | None = None
     verify: str | None = None
     independent: bool = False
-    fix_rounds: int = 0
-    stall_seconds: float | None = None
+    asking: Asking = field(default_factory=Asking)
     term_seconds: float = 5.0
     allows_no_change: bool = False
-    comments: str = "all"
     earlier: Receipt | None = None
     error: str = ""
     resumes: bool = False
     money: float | None = None
-    overage: bool = False
     repair: Mend | None = None
     may_ask: bool = False
     question: str = ""

@@ -296,7 +296,7 @@ class ClaimScheduler:
         return any(s.action is Action.RELEASE and s.issue_id not in off for s in released)
 
     def _ask_later(self, *, raced: bool) -> None:
-        poll = self._parts.settings.poll_seconds
+        poll = self._parts.settings.tracking.poll_seconds
         # Rows without claims: another fleet was quicker, so look again soon.
         self._effects.timers.set(
             CLAIM_AGAIN, self._effects.now + (min(0.5, poll) if raced else poll)
@@ -359,7 +359,7 @@ class ClaimScheduler:
         return min(most, int(expected))
 
     def _issues_left(self) -> int | None:
-        limit = self._parts.settings.issues_max
+        limit = self._parts.settings.ending.issues_max
         if limit is None:
             return None
         return max(0, limit - self._tasks.ended - self._tasks.in_hand())
@@ -369,7 +369,11 @@ class ClaimScheduler:
         idle = not self._tasks.in_flight and not self._looked and not self._parts.degraded.stop
         if self._parts.state is RunState.WAITING:
             return idle  # People see what is to come.
-        return self._parts.settings.until_empty and idle and self._parts.state is RunState.RUNNING
+        return (
+            self._parts.settings.ending.until_empty
+            and idle
+            and self._parts.state is RunState.RUNNING
+        )
 
     def _note_listing(self, taken: Taken) -> None:
         counts = [0] * 5

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from beads_workers.core.model import value
+from beads_workers.core.option import BOOLEAN, choice, in_file, whole
 
 PLACEHOLDER = re.compile(r"([(\[]?)\{([^{}]*)\}([)\]]?)")
 """A placeholder of ``subject``, with brackets around it."""
@@ -26,17 +27,23 @@ TRAILER_COLUMNS = 100
 """The limit of commitlint's usual rules, for what may not be wrapped: trailers and code."""
 
 
+def _landing(key: str) -> dict[str, Any]:
+    return {"name": f"landing_{key}", "table": ("landing", key)}
+
+
 @value
 class CommitForm:
-    """``subject``: a template; ``subject_max``: maximum characters of the filled template.
-    ``types``: what ``{type}`` says for a type of issue. ``signoff``: commits are signed off in the
-    committer's name. ``trailers``: one of ``TRAILERS_KEPT``."""
+    """The form of the messages of landed commits."""
 
-    subject: str = "{title}"
-    subject_max: int = 72
-    types: tuple[tuple[str, str], ...] = TYPES
-    signoff: bool = False
-    trailers: str = "short"
+    # A template.
+    subject: str = in_file("{title}", ("subject",), **_landing("subject"))
+    # Maximum characters of the filled template.
+    subject_max: int = in_file(72, whole(*SUBJECT_MAX), **_landing("subject_max"))
+    # What ``{type}`` says for a type of issue.
+    types: tuple[tuple[str, str], ...] = in_file(TYPES, ("types",), **_landing("types"))
+    # Commits are signed off in the committer's name.
+    signoff: bool = in_file(False, BOOLEAN, **_landing("signoff"))
+    trailers: str = in_file("short", choice(*TRAILERS_KEPT), **_landing("trailers"))
 
 
 OWN_TRAILERS = ("Issue: {id}", "Attempt: {attempt}", "Run: {run}")

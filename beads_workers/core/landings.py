@@ -57,7 +57,7 @@ class Landings:
         self._paused = False
         self._why = ""
         self._blocked_since: float | None = None
-        self._until_empty = settings.until_empty
+        self._until_empty = settings.ending.until_empty
         self._person_wait = settings.pace.person_wait_seconds
         self._idle = True
         self._early: dict[str, ld.Landed] = {}
@@ -391,7 +391,7 @@ class Landings:
     def _repairs_left(self, issue: Issue) -> int:
         assert self._settings is not None, "there is a lander"
         repairs = issue.retry_entry.repairs if issue.retry_entry else 0
-        return self._settings.repairs_max - repairs if self._has_agents else 0
+        return self._settings.rules.repairs_max - repairs if self._has_agents else 0
 
     def _pause(self, why: str, files: tuple[str, ...]) -> None:
         named = f": {', '.join(files[: ld.FILES_NAMED])}" if files else ""

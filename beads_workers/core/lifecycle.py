@@ -52,7 +52,7 @@ class Ending:
         self._connections = connections
         self._scheduler = scheduler
         self._hours = Hours(self._effects, parts.settings.start_at, parts.settings.until)
-        self._stop_seconds = parts.settings.stop_seconds
+        self._stop_seconds = parts.settings.ending.stop_seconds
         self._settle_seconds = limits.SETTLE_TIMEOUT_SECONDS
         self._exit_code = 0
         self._why = ""
@@ -80,7 +80,7 @@ class Ending:
             self._count_runtime()
 
     def _count_runtime(self) -> None:
-        if (seconds := self._parts.settings.runtime_max_seconds) is not None:
+        if (seconds := self._parts.settings.ending.runtime_max_seconds) is not None:
             self._effects.timers.set(RUN_OUT, self._effects.now + seconds)
 
     def recovered(self) -> None:
@@ -160,7 +160,7 @@ class Ending:
         """Begin nothing new: everything fails at its start.
         Running attempts may finish, and show otherwise."""
         text = self._parts.breaker.text()
-        if self._parts.settings.until_empty:
+        if self._parts.settings.ending.until_empty:
             # Perhaps no person is there to type 'resume'.
             why = f"{text}; put that right, then start again"
             self.stop(StopAsked(reason="error", exit_code=7, why=why, drain=True))
@@ -170,7 +170,7 @@ class Ending:
     def _keep_to_budget(self, spent: str) -> None:
         """Begin nothing beyond the budget; running attempts come to their end."""
         self._effects.write(BudgetSpent(spent))
-        if self._parts.settings.until_empty:
+        if self._parts.settings.ending.until_empty:
             self.stop(StopAsked(reason="error", exit_code=7, why=spent, drain=True))
         else:
             self.move(RunStimulus.PAUSE, spent)
@@ -188,7 +188,7 @@ class Ending:
     def _lands_nothing(self) -> str | None:
         """Return why ``--until-empty`` ends over branches that a person would have to help."""
         parts = self._parts
-        if not parts.settings.until_empty or parts.tasks.running_here():
+        if not parts.settings.ending.until_empty or parts.tasks.running_here():
             return None
         return parts.landings.helpless()
 
@@ -326,20 +326,21 @@ class Ending:
         if in_hand and not self._only_failing_closes():
             self._effects.timers.cancel(IDLE_OUT)
             return
-        if (limit := parts.settings.issues_max) is not None and parts.tasks.ended >= limit:
+        if (limit := parts.settings.ending.issues_max) is not None and parts.tasks.ended >= limit:
             self.stop(
                 StopAsked(
                     reason="idle_timeout",
                     why=f"{limit} {'issue is' if limit == 1 else 'issues are'} done",
                 )
             )
-        elif parts.settings.until_empty and self._is_empty():
+        elif parts.settings.ending.until_empty and self._is_empty():
             self.stop(StopAsked(reason="idle_timeout"))
         elif (
-            parts.settings.idle_timeout_seconds is not None and IDLE_OUT not in self._effects.timers
+            parts.settings.ending.idle_timeout_seconds is not None
+            and IDLE_OUT not in self._effects.timers
         ):
             self._effects.timers.set(
-                IDLE_OUT, self._effects.now + parts.settings.idle_timeout_seconds
+                IDLE_OUT, self._effects.now + parts.settings.ending.idle_timeout_seconds
             )
 
     def _crashed_out(self) -> bool:
@@ -400,9 +401,9 @@ class Ending:
         unfinished = unfinished or any(each in OUT for each in stands)
         awaited = (Standing.ASKED, Standing.AWAITS_APPROVAL, Standing.OCCUPIED)
         waits = any(issues.standing(each) for each in awaited)
-        if self._parts.settings.until_empty and waits:
+        if self._parts.settings.ending.until_empty and waits:
             return True
         runs = [each for each in self._parts.listed.holders if each.startswith(FLEETS)]
-        if self._parts.settings.until_empty and runs:
+        if self._parts.settings.ending.until_empty and runs:
             return True  # Their runs are not done, and perhaps nobody is at work on them.
         return unfinished or bool(self._parts.round_trips.pending) or self._parts.breaker.is_open

@@ -87,6 +87,9 @@ them."""
 WAIT_AT_ONCE_SECONDS_MAX = 86_400.0
 """Maximum wait of a selector, which refuses 24 days; waking up once a day costs nothing."""
 
+IN_FLIGHT_MAX = 1000
+"""Maximum of ``--in-flight``: each request has an answer in memory."""
+
 LISTEN_BACKLOG = 1024
 """Listen queue: a hundred workers that connect at once must not meet a full one (at least 512)."""
 

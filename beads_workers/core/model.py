@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple, NewType, TypeVar, dataclass_transform
 
 from beads_workers.core import limits
+from beads_workers.core.option import ISSUES, TEXT, TEXTS, option
 
 # --- values --------------------------------------------------------------------------------------
 # Values: immutable dataclasses, made by the dozen for every task.
@@ -210,22 +211,34 @@ def is_agent(created_by: object) -> bool:
 
 @value
 class Filters:
-    """A fleet's choice of ready issues; every part that is set must hold.
+    """A fleet's choice of ready issues; every part that is set must hold."""
 
-    ``labels`` all present, ``labels_any`` at least one, ``exclude_labels`` none; ``types`` and
-    ``priorities`` any of; ``parent`` the id of an epic; ``only`` these ids and no others; ``bring``
-    any of ``FUNCTION`` and ``COMMAND``: what the issue says is to be run. ``hold_discovered``:
-    issues that agents filed are left to a person, who takes them by naming them.
-    """
-
-    labels: tuple[str, ...] = ()
-    labels_any: tuple[str, ...] = ()
-    exclude_labels: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
-    priorities: tuple[int, ...] = ()
-    parent: str | None = None
+    labels: tuple[str, ...] = option(
+        (), TEXTS, "Only issues with all of these labels.", name="label", panel=ISSUES
+    )
+    labels_any: tuple[str, ...] = option(
+        (), TEXTS, "Only issues with any of these labels.", name="label_any", panel=ISSUES
+    )
+    exclude_labels: tuple[str, ...] = option(
+        (), TEXTS, "No issues with any of these labels.", name="exclude_label", panel=ISSUES
+    )
+    types: tuple[str, ...] = option(
+        (), TEXTS, "Only issues of these types.", name="type", panel=ISSUES
+    )
+    priorities: tuple[int, ...] = option(
+        (),
+        ("integers", 0, PRIORITY_LEAST_URGENT),
+        "Only these, 0 to 4.",
+        name="priority",
+        panel=ISSUES,
+    )
+    # The id of an epic.
+    parent: str | None = option(None, TEXT, "Only below this epic.", panel=ISSUES)
+    # These ids and no others.
     only: tuple[str, ...] = ()
+    # Any of ``FUNCTION`` and ``COMMAND``: what the issue says is to be run.
     bring: tuple[str, ...] = ()
+    # Issues that agents filed are left to a person, who takes them by naming them.
     hold_discovered: bool = False
 
     def holds(self, created_by: object) -> bool:

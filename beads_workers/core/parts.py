@@ -94,7 +94,7 @@ def make_parts(
         settings.policy,
         run_id,
         lands=lands,
-        approves=settings.approve,
+        approves=settings.approves,
     )
     landings = Landings(effects, tasks, round_trips, settings)
     tasks.land_by(landings.add)

@@ -11,24 +11,34 @@ from dataclasses import replace
 
 from beads_workers.core import limits
 from beads_workers.core.model import Outcome, OutcomeKind, value
+from beads_workers.core.option import ATTEMPTS, duration, option, whole
 
 
 @value
 class Policy:
-    """``attempts_max``: charged attempts before an issue is quarantined. Delays in seconds.
+    """When an issue is tried again, and when it is quarantined."""
 
-    ``hand_back``: the job's sender decides about retries. It gets the outcome of attempt number
-    ``hand_back_after`` (free retries do not raise the number), or of an earlier attempt that was
-    ``cancelled`` or ``not_found``. ``questions_max``: questions that an issue may ask of a person;
-    0: nobody answers.
-    """
-
-    attempts_max: int = limits.ATTEMPTS_MAX
-    retry_delay_seconds: float = limits.RETRY_DELAY_SECONDS
+    # Charged attempts before an issue is quarantined.
+    attempts_max: int = option(
+        limits.ATTEMPTS_MAX,
+        whole(1, 1000),
+        "Tries before an issue is quarantined; default 3.",
+        name="max_attempts",
+        panel=ATTEMPTS,
+    )
+    retry_delay_seconds: float = option(
+        limits.RETRY_DELAY_SECONDS,
+        duration(),
+        "Wait before the next try, doubled each time; default 10s.",
+        panel=ATTEMPTS,
+    )
     retry_delay_max_seconds: float = limits.RETRY_DELAY_MAX_SECONDS
     free_retries_max: int = limits.FREE_RETRIES_MAX
+    # The job's sender decides about retries: it gets the outcome of attempt ``hand_back_after``
+    # (free retries do not raise the number), or of an earlier one that was cancelled or not found.
     hand_back: bool = False
     hand_back_after: int = 1
+    # Questions that an issue may ask of a person; 0: nobody answers.
     questions_max: int = 0
 
 

@@ -13,6 +13,25 @@ from beads_workers.core.budget import Budget
 from beads_workers.core.commit_form import OWN_TRAILERS, CommitForm
 from beads_workers.core.model import Filters, value
 from beads_workers.core.night import NightSoFar
+from beads_workers.core.option import (
+    AGENTS,
+    ATTEMPTS,
+    BOTH,
+    ENDING,
+    FLEET,
+    FUNCTIONS,
+    INSIDE,
+    LANDING,
+    REF,
+    TEXT,
+    TEXTS,
+    choice,
+    duration,
+    flag,
+    in_file,
+    option,
+    whole,
+)
 from beads_workers.core.policy import Policy
 from beads_workers.core.scripts import Context, LogRoot
 
@@ -22,12 +41,26 @@ NOTIFY_DESKTOP = "desktop"
 
 @value
 class ProbePace:
-    """Pace of probes of closed accounts: seconds after a reset (``--reset-grace``), between probes
-    (``--probe``), and until nobody is waited for any longer (``--person-wait``)."""
+    """Pace of probes of closed accounts."""
 
-    reset_grace_seconds: float = limits.RESET_GRACE_SECONDS
-    probe_seconds: float = limits.PROBE_SECONDS
-    person_wait_seconds: float = limits.PERSON_WAIT_SECONDS
+    reset_grace_seconds: float = option(
+        limits.RESET_GRACE_SECONDS,
+        duration(),
+        "Wait after a limit's reset; default 30s.",
+        panel=AGENTS,
+    )
+    probe_seconds: float = option(
+        limits.PROBE_SECONDS,
+        duration(1),
+        "How often a closed account is tried; default 15m.",
+        panel=AGENTS,
+    )
+    person_wait_seconds: float = option(
+        limits.PERSON_WAIT_SECONDS,
+        duration(),
+        "Wait this long for a person: a login, a landing that is paused; default 12h.",
+        panel=AGENTS,
+    )
 
 
 @value
@@ -81,72 +114,122 @@ class Executor:
     protocol: str = "rrq"
 
 
+def _key(table: str, key: str) -> dict[str, Any]:
+    return {"name": f"{table}_{key}", "table": (table, key)}
+
+
+@value
+class WorktreeRules:
+    """How a git worktree is made (docs/CLI.md, "Several agents at once")."""
+
+    # A ``sh -c`` line that sets a new worktree up.
+    setup: str | None = in_file(None, TEXT, **_key("worktree", "setup"))
+    # Patterns of ignored files that are copied from the checkout.
+    copy: tuple[str, ...] = in_file((), INSIDE, **_key("worktree", "copy"))
+    disk_floor_bytes: int = in_file(
+        limits.DISK_FLOOR_BYTES, ("bytes", 0), **_key("worktree", "disk_floor")
+    )
+    # How many are made ahead.
+    pool: int = in_file(0, whole(0, 64), **_key("worktree", "pool"))
+    # Patterns of files that the set-up reads, beside the known ones.
+    setup_reads: tuple[str, ...] = in_file((), INSIDE, **_key("worktree", "setup_reads"))
+
+
 @value
 class Worktrees:
-    """Settings for a git worktree of each attempt (docs/CLI.md). Paths are absolute.
+    """Settings for a git worktree of each attempt. Paths are absolute."""
 
-    ``checkout``: the project's folder in the user's own checkout; ``prefix``: the same, seen from
-    the top of the repository (``""`` or ``sub/folder``). ``common``: the repository's common git
-    directory. ``base``: resolved to a commit for every attempt; a run that was given none has its
-    commit here already, and ``base_name`` says what that was. ``base_else``: the commit to begin
-    with while there is no such ``base`` yet. ``remote``: where the newest ``base`` is, "" for here.
-    ``beads``: the tracker's ``.beads``, if there is one, for the agent's own ``bd``. ``pool``: how
-    many are made ahead; ``setup_reads``: patterns of files that the set-up hook reads, beside the
-    known ones. ``reuse``: how many worktrees stay at the end of a run, to be used again; 0: none is
-    ever used again. ``trailers``: of commits that we make of what an attempt left
-    (``core.commit_form.own_trailers``).
-    """
-
+    # The project's folder in the user's own checkout.
     checkout: str
+    # The same, seen from the top of the repository: ``""`` or ``sub/folder``.
     prefix: str
+    # The repository's common git directory.
     common: str
     folder: str
     state_directory: str
+    # Resolved to a commit for every attempt. A run that was given none has its commit here already;
+    # ``base_name`` says what that was.
     base: str
     base_name: str
+    # The commit to begin with while there is no such ``base`` yet.
     base_else: str = ""
+    # Where the newest ``base`` is; "" for here.
     remote: str = ""
-    setup: str | None = None
-    copy: tuple[str, ...] = ()
-    disk_floor_bytes: int = limits.DISK_FLOOR_BYTES
+    # The tracker's ``.beads``, if there is one, for the agent's own ``bd``.
     beads: str | None = None
-    pool: int = 0
-    setup_reads: tuple[str, ...] = ()
+    # How many stay at the end of a run, to be used again; 0: none is ever used again.
     reuse: int = 0
+    # Of commits that we make of what an attempt left (``core.commit_form.own_trailers``).
     trailers: tuple[str, ...] = OWN_TRAILERS
+    rules: WorktreeRules = field(default_factory=WorktreeRules)
+
+
+LANDING_STYLES = ("squash", "merge", "rebase")
+
+
+@value
+class LandingRules:
+    """How finished branches land (docs/LANDING.md)."""
+
+    # A person approves each branch before it lands.
+    approve: bool = flag(
+        "--approve",
+        "A finished branch lands once you have approved it.",
+        False,
+        table=("landing", "approve"),
+        panel=LANDING,
+    )
+    # The user's branch that is moved forward after each landing.
+    into: str | None = option(
+        None,
+        REF,
+        "Fast-forward this branch after each landing.",
+        name="land_into",
+        metavar="BRANCH",
+        table=("landing", "into"),
+        panel=LANDING,
+    )
+    # Gates that run side by side.
+    jobs: int = option(
+        limits.LAND_JOBS,
+        whole(1, 64),
+        "Gates side by side; default 2.",
+        name="land_jobs",
+        table=("landing", "jobs"),
+        panel=LANDING,
+    )
+    style: str = in_file("squash", choice(*LANDING_STYLES), **_key("landing", "style"))
+    # A ``sh -c`` line that runs after each landing.
+    after: str | None = in_file(None, TEXT, **_key("landing", "after"))
+    # Commands whose output is part of what a kept verdict holds for.
+    tools: tuple[str, ...] = in_file((), TEXTS, **_key("landing", "tools"))
+    # Where other clones land, too; None for this repository alone.
+    remote: str | None = in_file(None, REF, **_key("landing", "remote"))
+    form: CommitForm = field(default_factory=CommitForm)
+    # How often an agent may mend its branch.
+    repairs_max: int = in_file(
+        limits.REPAIRS_MAX, whole(0, 100), name="repairs", table=("landing", "repairs")
+    )
+    # A gate that takes longer rejects no branch by that alone.
+    gate_timeout_seconds: float = in_file(
+        limits.GATE_TIMEOUT_SECONDS, duration(1), table=("landing", "gate_timeout")
+    )
+    # A branch without a verdict is tried again over this time.
+    gate_retry_seconds: float = in_file(
+        limits.GATE_RETRY_SECONDS, duration(1), table=("landing", "gate_retry")
+    )
 
 
 @value
 class Landing:
-    """Settings for landing finished branches (docs/LANDING.md).
+    """Where finished branches land, and how."""
 
-    ``branch``: the integration branch, which is made from the commit ``start`` if there is none;
-    ``follows``: the user's branch whose commits land too, "" for none (detached). ``into``: the
-    user's branch that is moved forward after each landing (``--land-into``). ``jobs``: gates that
-    run side by side. ``style``: one of ``LANDING_STYLES``. ``after``: a ``sh -c`` line that runs
-    after each landing. ``tools``: commands whose output is part of what a kept verdict holds for.
-    ``repairs_max``: how often an agent may mend its branch. ``gate_timeout_seconds`` alone rejects
-    no branch; a branch without a verdict is tried again over ``gate_retry_seconds``. ``remote``:
-    where other clones land, too; None for this repository alone. ``form``: of the messages of
-    landed commits.
-    """
-
+    # The integration branch, which is made from the commit ``start`` if there is none.
     branch: str
     start: str
+    # The user's branch whose commits land too, "" for none (detached).
     follows: str = ""
-    into: str | None = None
-    jobs: int = limits.LAND_JOBS
-    style: str = "squash"
-    after: str | None = None
-    tools: tuple[str, ...] = ()
-    repairs_max: int = limits.REPAIRS_MAX
-    gate_timeout_seconds: float = limits.GATE_TIMEOUT_SECONDS
-    gate_retry_seconds: float = limits.GATE_RETRY_SECONDS
-    remote: str | None = None
-    form: CommitForm = CommitForm()
-
-
-LANDING_STYLES = ("squash", "merge", "rebase")
+    rules: LandingRules = field(default_factory=LandingRules)
 
 
 class Sight(StrEnum):
@@ -171,56 +254,119 @@ class Ahead(StrEnum):
 
 
 @value
+class Asking:
+    """How an agent is asked: what it is shown, and when it is asked again or ended."""
+
+    # How often the findings of verify and review go back.
+    fix_rounds: int = option(
+        2, whole(0, 20), "How often a failed check goes back to the agent; default 2.", panel=AGENTS
+    )
+    # Whose comments are in the prompt.
+    comments: str = option(
+        "all",
+        choice("all", "owner", "none"),
+        "Comments that agents see: all, owner, none.",
+        panel=AGENTS,
+    )
+    # Silence after which an agent is killed; None: no limit.
+    stall_seconds: float | None = option(
+        limits.STALL_SECONDS,
+        duration(1),
+        "End an agent that prints nothing for this long; default 15m.",
+        panel=AGENTS,
+    )
+    # Limits may be exceeded at a price.
+    overage: bool = flag(
+        "--overage", "Go on beyond limits where that is paid for.", False, panel=AGENTS
+    )
+
+
+@value
 class Work:
     """The work of a worker on a task.
 
     An issue's own command goes first, then ``command``, then one of ``agents``, the first that is
     free unless the issue names one; with none of them only issues that carry a command can be run.
-    ``review``: the agent that reviews the work of another; ``fix_rounds``: how often the findings
-    of verify and review go back; ``stall_seconds``: silence after which an agent is killed;
-    ``continues``: a further attempt goes on in the worktree and session of the one before;
-    ``comments``: whose comments are in the prompt; ``overage``: limits may be exceeded at a price.
-    ``verify`` (a ``sh -c`` line that the user typed) must also succeed; ``sight``: what it was seen
-    to test (``Sight``), "" if nobody wants to know. ``bd_argv`` is set if the worker itself claims
-    and closes (``--bd-calls worker``): the program and its fixed options. ``term_grace_seconds``
-    lies between TERM and KILL. ``suspends``: a paused worker stops its command (SIGSTOP).
-    ``lands``: its branches are to land, so that what a command leaves is committed, and verified by
-    the gate. ``worktrees``: None if all tasks run in the project's own folder. ``log_bytes_max``:
-    the log of one attempt loses its middle beyond this. ``allow_modules``: Python functions that
-    may be called, by the names of their modules or packages. ``executors``: if there are any, every
-    worker is a driver of one process of each, which has ``in_flight`` jobs at once; the first one
-    is for functions that name none, and ``function`` for issues that name no function.
-    ``contexts``: for scripts that come with jobs; ``log_root``: where those may write their logs.
-    ``hidden_variables``: of the fleet's environment, which tasks do not inherit: its own secrets.
-    ``function_variables``: of the environment of functions. ``functions_ahead`` (``Ahead``): their
-    processes are there, and have done that, before READY is said.
     """
 
     command: tuple[str, ...] | None = None
     agents: tuple[Agent, ...] = ()
+    # The agent that reviews the work of another.
     review: Agent | None = None
-    fix_rounds: int = 2
-    stall_seconds: float | None = limits.STALL_SECONDS
+    asking: Asking = field(default_factory=Asking)
+    # A further attempt goes on in the worktree and session of the one before.
     continues: bool = True
-    comments: str = "all"
-    overage: bool = False
-    verify: str | None = None
+    # A ``sh -c`` line that must succeed as well.
+    verify: str | None = option(
+        None,
+        TEXT,
+        "Shell line that must succeed before an issue is closed.",
+        at=BOTH,
+        metavar="CMD",
+    )
+    # What verify was seen to test (``Sight``), "" if nobody wants to know.
     sight: str = ""
-    timeout_seconds: float | None = None
-    term_grace_seconds: float = limits.TERM_GRACE_SECONDS
-    suspends: bool = False
+    timeout_seconds: float | None = option(
+        None, duration(0.001), "Time limit of one attempt: 90s, 30m, 2h."
+    )
+    term_grace_seconds: float = option(
+        limits.TERM_GRACE_SECONDS,
+        duration(),
+        "Time between TERM and KILL; default 5s.",
+        panel=ATTEMPTS,
+    )
+    # A paused worker stops its command (SIGSTOP).
+    suspends: bool = flag(
+        "--suspend",
+        "'pause W1' stops its command too (SIGSTOP).",
+        False,
+        name="suspend",
+        panel=ATTEMPTS,
+    )
+    # Set if the worker itself claims and closes (``--bd-calls worker``): the program and its fixed
+    # options.
     bd_argv: tuple[str, ...] | None = None
+    # None if all tasks run in the project's own folder.
     worktrees: Worktrees | None = None
+    # Its branches are to land: what a command leaves is committed, and verified by the gate.
     lands: bool = False
-    log_bytes_max: int = limits.LOG_BYTES_MAX
-    allow_modules: tuple[str, ...] = ()
+    # The log of one attempt loses its middle beyond this.
+    log_bytes_max: int = in_file(
+        limits.LOG_BYTES_MAX, ("bytes", limits.LOG_BYTES_MIN), name="log_max"
+    )
+    # Python functions that may be called, by the names of their modules or packages.
+    allow_modules: tuple[str, ...] = option(
+        (),
+        ("modules",),
+        "Issues may call what is in this module or package.",
+        name="allow_module",
+        at=BOTH,
+        metavar="NAME",
+        panel=FUNCTIONS,
+    )
+    # If there are any, every worker is a driver of one process of each. The first one is for
+    # functions that name none.
     executors: tuple[Executor, ...] = ()
-    in_flight: int = 1
-    function: str | None = None
+    # Jobs that a driver has at once.
+    in_flight: int = option(
+        1,
+        whole(1, limits.IN_FLIGHT_MAX),
+        "Requests at once in each executor; default 1.",
+        panel=FUNCTIONS,
+    )
+    # For issues that name no function.
+    function: str | None = option(
+        None, TEXT, "Called for issues that name no function.", metavar="NAME", panel=FUNCTIONS
+    )
+    # For scripts that come with jobs.
     contexts: tuple[Context, ...] = ()
+    # Where those scripts may write their logs.
     log_root: LogRoot | None = None
+    # Of the fleet's environment, which tasks do not inherit: its own secrets.
     hidden_variables: tuple[str, ...] = ()
+    # Of the environment of functions.
     function_variables: Mapping[str, str] = field(default_factory=dict, hash=False)
+    # What their processes have done before READY is said (``Ahead``).
     functions_ahead: str = ""
 
     @property
@@ -278,74 +424,147 @@ class Tracing:
 
 
 @value
-class FleetSettings:
-    """One run of the orchestrator. Seconds are floats; None means no limit.
+class Ending:
+    """When a run ends by itself, and how long that may take. None means no limit."""
 
-    ``source``: a name in ``registry.KINDS``; ``tracker``: the folder ``.beads``, the database file,
-    or the state directory. ``quiet``: the client is told the end, and no events.
-    ``state_directory``: ``.beads-workers``. ``bd_calls``: ``grouped`` or ``worker``. ``owned``: the
-    end of the client's connection is a graceful stop. ``log_directory``: the folder for the
-    attempts' logs instead of the run's own. ``argv`` and ``folder``: what was typed after
-    ``beads-workers``, and where, for people. ``typed``: the same as options, by their names, so
-    that ``restart`` can do it again; None if it was no ``start``. ``workers_max``: more would get
-    in each other's way, unless they were asked for explicitly. ``notify``: a ``sh -c`` line that
-    the user typed, or ``desktop``. ``keep_runs``: older runs are removed at the start;
-    ``journal_bytes_max``: of this run's journal, the oldest part. ``shared``: other orchestrators,
-    with state directories of their own, work on the same tracker. ``metrics``: the port of the
-    loopback interface on which figures are served; 0: any that is free. ``orphan_grace_seconds``:
-    time after its connection for which a worker that is not ours may keep its issue; None: for as
-    long as its process lives. ``claims_ahead``: jobs may be taken before a worker is free for them.
-    ``awaited``: of a push source, whether publishers wait to be told how each job went.
-    ``approve``: a person approves each branch before it lands. ``landing``: None if branches are
-    left as they are. ``tracing``: None if no spans are made.
-    ``source_options``: what the kind of source needs to be opened (``kinds``); ``source_private``:
-    the same, if it may hold a secret, so that only the orchestrator is told. ``start_at`` and
-    ``until``: epoch seconds before which, and from which on, no attempt begins.
-    """
+    until_empty: bool = flag("--until-empty", "End when nothing is left to do.", False)
+    issues_max: int | None = option(
+        None, whole(1, 1_000_000_000), "End after this many issues.", name="limit", panel=ENDING
+    )
+    runtime_max_seconds: float | None = option(
+        None, duration(0.001), "End after this long.", name="max_runtime", panel=ENDING
+    )
+    idle_timeout_seconds: float | None = option(
+        None, duration(0.001), "End when idle for this long.", panel=ENDING
+    )
+    stop_seconds: float = option(
+        limits.STOP_SECONDS,
+        duration(),
+        "Time that workers have to leave; default 10s.",
+        name="stop_timeout",
+        panel=ENDING,
+    )
+
+
+@value
+class Tracking:
+    """How the tracker is called."""
+
+    bd_calls: str = option(
+        "grouped",
+        choice("grouped", "worker"),
+        "Calls to bd: grouped (by the fleet), or worker (by each worker).",
+        panel=ATTEMPTS,
+    )
+    # A call of bd that takes longer is killed; 2 s more for each issue that it names.
+    bd_seconds: float = option(
+        limits.BD_SECONDS,
+        duration(1),
+        "End a call of bd that takes longer, 2s more for each issue in it; default 1m.",
+        name="bd_timeout",
+        panel=FLEET,
+    )
+    poll_seconds: float = option(
+        limits.POLL_SECONDS,
+        duration(0.05),
+        "How often to look for new issues; default 5s.",
+        panel=FLEET,
+    )
+    # Other orchestrators, with state directories of their own, work on the same tracker.
+    shared: bool = flag(
+        "--shared",
+        "Share the tracker with other orchestrators; each has its own --state-dir.",
+        False,
+        panel=FLEET,
+    )
+
+
+@value
+class Upkeep:
+    """What a run keeps, and whom it tells."""
+
+    # The folder for the attempts' logs instead of the run's own.
+    log_directory: str | None = in_file(
+        None, TEXT, name="log_dir", path=True, variable="BEADS_WORKERS_LOG_DIR"
+    )
+    # A ``sh -c`` line that the user typed, or ``desktop``.
+    notify: str | None = option(
+        None,
+        TEXT,
+        "sh -c line run when an issue is quarantined, the fleet pauses or has ended, or the "
+        "tracker fails; or 'desktop'.",
+        metavar="CMD",
+        panel=FLEET,
+    )
+    # Older runs are removed at the start.
+    keep_runs: int = in_file(limits.KEEP_RUNS, whole(1, 1_000_000))
+    # Of this run's journal, the oldest part goes beyond this.
+    journal_bytes_max: int = in_file(
+        limits.JOURNAL_BYTES_MAX, ("bytes", limits.JOURNAL_BYTES_MIN), name="journal_max"
+    )
+    # The port of the loopback interface on which figures are served; 0: any that is free.
+    metrics: int | None = option(
+        None, ("port", "PORT"), "Serve Prometheus metrics; 0: any free port.", panel=FLEET
+    )
+
+
+@value
+class FleetSettings:
+    """One run of the orchestrator. Seconds are floats; None means no limit."""
 
     workers: int
+    # A name in ``registry.KINDS``.
     source: str
+    # The folder ``.beads``, the database file, or the state directory.
     tracker: str
     project: str
+    # ``.beads-workers``
     state_directory: str
     work: Work = field(default_factory=Work)
     filters: Filters = field(default_factory=Filters)
     policy: Policy = field(default_factory=Policy)
-    bd_calls: str = "grouped"
-    # A call of bd that takes longer is killed; 2 s more for each issue that it names.
-    bd_seconds: float = limits.BD_SECONDS
-    until_empty: bool = False
-    issues_max: int | None = None
-    runtime_max_seconds: float | None = None
+    ending: Ending = field(default_factory=Ending)
+    tracking: Tracking = field(default_factory=Tracking)
+    upkeep: Upkeep = field(default_factory=Upkeep)
+    pace: ProbePace = field(default_factory=ProbePace)
+    # Epoch seconds before which, and from which on, no attempt begins.
     start_at: float | None = None
     until: float | None = None
-    idle_timeout_seconds: float | None = None
-    poll_seconds: float = limits.POLL_SECONDS
-    stop_seconds: float = limits.STOP_SECONDS
+    # Time after its connection for which a worker that is not ours may keep its issue; None: for as
+    # long as its process lives.
     orphan_grace_seconds: float | None = limits.ORPHAN_GRACE_SECONDS
+    # The end of the client's connection is a graceful stop.
     owned: bool = True
-    log_directory: str | None = None
+    # What was typed after ``beads-workers``, and where, for people.
     argv: tuple[str, ...] = ()
     folder: str = ""
+    # The same as options, by their names, so that ``restart`` can do it again; None if it was no
+    # ``start``. Later versions read it, whatever becomes of the other fields.
     typed: Mapping[str, Any] | None = field(default=None, hash=False)
+    # More would get in each other's way, unless they were asked for explicitly.
     workers_max: int | None = None
-    notify: str | None = None
-    keep_runs: int = limits.KEEP_RUNS
-    journal_bytes_max: int = limits.JOURNAL_BYTES_MAX
-    shared: bool = False
+    # The client is told the end, and no events.
     quiet: bool = False
+    # What the kind of source needs to be opened (``kinds``).
     source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    # The same, if it may hold a secret, so that only the orchestrator is told.
     source_private: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    # Jobs may be taken before a worker is free for them.
     claims_ahead: bool = True
-    pace: ProbePace = field(default_factory=ProbePace)
     budget: Budget | None = None
     night: NightSoFar = NightSoFar()
     issue_budget: Budget | None = None
+    # Of a push source, whether publishers wait to be told how each job went.
     awaited: bool = True
-    approve: bool = False
+    # None if branches are left as they are.
     landing: Landing | None = None
-    metrics: int | None = None
+    # None if no spans are made.
     tracing: Tracing | None = None
+
+    @property
+    def approves(self) -> bool:
+        """Whether a person approves each branch before it lands."""
+        return self.landing is not None and self.landing.rules.approve
 
 
 def understood(work: Work) -> tuple[str, ...]:

@@ -204,7 +204,7 @@ def _settings(workspace: DemoWorkspace) -> FleetSettings:
     """Return the settings of ``start --until-empty`` there, independent of the environment."""
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import prepare
-    from beads_workers.options import TRUST_ALL, Options
+    from beads_workers.options import TRUST_ALL
 
-    options = Options(until_empty=True, trust=TRUST_ALL)
+    options = {"until_empty": True, "trust": TRUST_ALL}
     return prepare(resolve(options, workspace.folder, {}), (), owned=True)

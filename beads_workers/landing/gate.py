@@ -109,7 +109,7 @@ class Verdicts:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._settings = settings
         self._tools = [
-            _output(tool, settings.worktrees.checkout) for tool in settings.landing.tools
+            _output(tool, settings.worktrees.checkout) for tool in settings.landing.rules.tools
         ]
         self._holds_for = ""
         self.leads: tuple[Lead, ...] = ()
@@ -122,7 +122,7 @@ class Verdicts:
         self.leads = find_leads(worktrees, verify)
         leads = to_plain(self.leads)
         copied = making.copied_state(worktrees)
-        about = [verify, worktrees.setup, worktrees.prefix, copied, self._tools, leads]
+        about = [verify, worktrees.rules.setup, worktrees.prefix, copied, self._tools, leads]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     @property
@@ -390,7 +390,7 @@ class GatePlace:
                 if not tries_left or isinstance(error, _CannotGate):
                     return GateResult(GateVerdict.NONE, str(error))
             time.sleep(making.TRY_AGAIN_SECONDS)
-        seconds = self.settings.landing.gate_timeout_seconds
+        seconds = self.settings.landing.rules.gate_timeout_seconds
         try:
             if (status := self._run_set_up(order, shortage)) != 0:
                 text = self._tail()
@@ -510,7 +510,7 @@ class GatePlace:
                 inner.unlink()
 
     def _check_disk(self) -> None:
-        floor, free = self.settings.worktrees.disk_floor_bytes, making.free_bytes(self.folder)
+        floor, free = self.settings.worktrees.rules.disk_floor_bytes, making.free_bytes(self.folder)
         if free < floor:
             raise _CannotGate(
                 f"{size(free)} of disk are free at {self.folder}, and the floor is {size(floor)}"
@@ -528,7 +528,7 @@ class GatePlace:
 
     def _run_set_up(self, order: GateOrder, shortage: Shortage) -> int | None:
         """Run the set-up if it is needed; return as ``_command`` does, or 0 if it is not needed."""
-        setup, file = self.settings.worktrees.setup, self._set_up_file
+        setup, file = self.settings.worktrees.rules.setup, self._set_up_file
         if setup is None or self._set_up is not None:
             return 0
         earlier = set_up.load(file, self.recipe)
@@ -568,7 +568,7 @@ class GatePlace:
                 ready.register(pidfd, select.POLLIN)
                 if watch is not None and watch.fd >= 0:
                     ready.register(watch.fd, select.POLLIN)
-                until = time.monotonic() + self.settings.landing.gate_timeout_seconds
+                until = time.monotonic() + self.settings.landing.rules.gate_timeout_seconds
                 ended = False
                 while not ended and (left := until - time.monotonic()) > 0:
                     events = ready.poll(min(left, LOOK_SECONDS) * 1000)

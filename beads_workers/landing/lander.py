@@ -180,8 +180,8 @@ class Lander:
         make_folder(self._folder)
         (self._folder / GATED_REPOSITORY).write_bytes(os.fsencode(settings.worktrees.common))
         self._lock = take_lock(settings)
-        self.queue = Queue(max(1, settings.landing.jobs), gated=settings.verify is not None)
-        for lane in range(self.settings.landing.jobs):
+        self.queue = Queue(max(1, settings.landing.rules.jobs), gated=settings.verify is not None)
+        for lane in range(self.settings.landing.rules.jobs):
             GatePlace(settings, self._folder, lane).sweep()
         self._verdicts = Verdicts(settings, self._folder)
         self._look_before_trains = LookBeforeTrains(settings, self.selector, self._go_on)
@@ -703,7 +703,7 @@ class Lander:
             self._bad[tree] = result
         self.say(replace(news, state=result.verdict.value, why=result.why, flaky=flaky))
         since = self._no_verdicts_since.get(running.key, time.monotonic())
-        longest = NO_VERDICTS_LONGEST * self.settings.landing.gate_retry_seconds
+        longest = NO_VERDICTS_LONGEST * self.settings.landing.rules.gate_retry_seconds
         self.queue.judged(lane, result.verdict, enough=time.monotonic() - since >= longest)
         if tree == self._tip_tree():
             self.say(messages.Tip(self._tip, self.settings.landing.branch, green))
@@ -813,7 +813,7 @@ class Lander:
 
     def _try_later(self, key: str, times: int) -> None:
         now, why = time.monotonic(), self._said_of(key).why
-        seconds = NO_VERDICTS_SHARES[times - 1] * self.settings.landing.gate_retry_seconds
+        seconds = NO_VERDICTS_SHARES[times - 1] * self.settings.landing.rules.gate_retry_seconds
         self._no_verdicts_since.setdefault(key, now)
         self._later[key] = now + seconds
         add = self._passengers.get(key)
@@ -879,7 +879,7 @@ class Lander:
     # --- after ------------------------------------------------------------------------------------
 
     def _run_after(self) -> None:
-        command = self.settings.landing.after
+        command = self.settings.landing.rules.after
         if command is None:
             return
         if self._after is not None:

@@ -137,12 +137,12 @@ class LandingRepository:
         self.ref = f"refs/heads/{landing.branch}"
         self.objects = Objects(self.common, landing_folder(worktrees) / "attributes")
         self.tracker = TrackerFiles(worktrees.prefix)
-        self.remote = landing.remote or ""
+        self.remote = landing.rules.remote or ""
         self._checkout = worktrees.checkout
         self._commits = set[str]()
         self._history = _History()
         self._followed_there: str | None = None
-        self.builder = Builder(self.objects, self.tracker, landing.style, landing.form)
+        self.builder = Builder(self.objects, self.tracker, landing.rules.style, landing.rules.form)
         self._ledger = ledger.ledger_ref(self.branch)
         self._ledger_there = ""
         self._pinned = set[str]()
@@ -603,7 +603,7 @@ class LandingRepository:
         """Carry out ``--land-into``: move the user's branch forward to ``tip``. It does not move if
         a commit would be lost, or a changed checkout is in the way. Return None if the option is
         not set, or if the branch is there already."""
-        name = self.settings.landing.into
+        name = self.settings.landing.rules.into
         commit = self.commit_of(f"refs/heads/{name}") if name else None
         if name is None or commit == tip:
             return None

@@ -91,16 +91,16 @@ class Fleet:
             raise StartRefused(str(error), error.hint, 2) from None
         self._directory.create()
         locks = self._lock()
-        self._scrapes = _listen(self._settings.metrics)
+        self._scrapes = _listen(self._settings.upkeep.metrics)
         unsettled, last = self._directory.left_over()
         self._socket = free_socket(os.getpid(), self._directory.root)
         self._run_id, alive = self._directory.create_run()
         self._folder = self._directory.run(self._run_id)
         self._actor = f"beads-workers/{run_directory.host_name()}/{self._run_id}"
-        redirect_output(self._folder, self._settings.log_directory)
+        redirect_output(self._folder, self._settings.upkeep.log_directory)
         self.has_log = True
         zygote_client = self._zygote_client(alive)
-        size = Size(self._settings.journal_bytes_max)
+        size = Size(self._settings.upkeep.journal_bytes_max)
         self._journal = Journal(self._folder / "journal.jsonl", size=size)
         self._source = sources.open_source(
             self._settings, self._actor, sources.JournalCalls(self._journal)
@@ -143,7 +143,10 @@ class Fleet:
         return ZygoteClient(self._zygote, another)
 
     def _lock(self) -> list[int]:
-        folder, shared = run_directory.tracker_folder(self._settings.tracker), self._settings.shared
+        folder, shared = (
+            run_directory.tracker_folder(self._settings.tracker),
+            self._settings.tracking.shared,
+        )
         try:
             return [self._directory.lock(), run_directory.lock_tracker(folder, shared=shared)]
         except run_directory.AlreadyRunning as error:
@@ -198,8 +201,8 @@ class Fleet:
             self._share_accounts(loop)
             self._prepare_lander(selector, loop)
             self._fill_pool()
-            if self._settings.notify:
-                self._notify(self._settings.notify, selector, board, loop)
+            if self._settings.upkeep.notify:
+                self._notify(self._settings.upkeep.notify, selector, board, loop)
             self._trace(selector, loop)
             code = self._run(loop, board)
             recovery.abandon()
@@ -217,10 +220,10 @@ class Fleet:
             self._source,
             unsettled,
             mailbox.post,
-            Keep(self._settings.keep_runs),
+            Keep(self._settings.upkeep.keep_runs),
             inherits=not sources.is_push(self._settings),
             grace_seconds=self._settings.orphan_grace_seconds,
-            call_seconds=self._settings.bd_seconds,
+            call_seconds=self._settings.tracking.bd_seconds,
         )
 
     def _run(self, loop: Loop, board: Board) -> int:
@@ -265,7 +268,7 @@ class Fleet:
             argv=_as_typed(info.argv),
             until=self._settings.until or 0.0,
             night=self._settings.night,
-            approves=self._settings.approve,
+            approves=self._settings.approves,
         )
         foreign = (
             Noted(
@@ -356,7 +359,7 @@ class Fleet:
 
     def _fill_pool(self) -> None:
         worktrees = self._settings.work.worktrees
-        if worktrees is None or not worktrees.pool:
+        if worktrees is None or not worktrees.rules.pool:
             return
         from beads_workers.runtime.beside import PoolProcess  # Few fleets need it.
 
@@ -401,7 +404,7 @@ class Fleet:
 
     def _settings_for(self, worker_id: str) -> WorkerSettings:
         work = self._settings.work
-        if self._settings.bd_calls == "worker":
+        if self._settings.tracking.bd_calls == "worker":
             work = replace(work, bd_argv=sources.self_claiming_argv(self._source))
         return WorkerSettings(
             worker_id=worker_id,

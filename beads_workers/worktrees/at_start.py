@@ -37,7 +37,7 @@ class MadeMeanwhile:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> None:
-        if not self._worktrees.reuse or self._worktrees.pool:
+        if not self._worktrees.reuse or self._worktrees.rules.pool:
             return
         with suppress(OSError):  # Attempts make their own.
             self._process = subprocess.Popen(

@@ -150,10 +150,10 @@ def check_disk(settings: Worktrees) -> None:
         free = free_bytes(folder)
     except OSError as error:
         raise CannotPrepare(f"{folder}: {error.strerror}") from None
-    if free < settings.disk_floor_bytes:
+    if free < settings.rules.disk_floor_bytes:
         raise CannotPrepare(
             f"{size(free)} of disk are free at {folder}, and the floor is"
-            f" {size(settings.disk_floor_bytes)}; 'beads-workers clean' may make room"
+            f" {size(settings.rules.disk_floor_bytes)}; 'beads-workers clean' may make room"
         )
 
 
@@ -193,7 +193,7 @@ def copy_files(settings: Worktrees, worktree: str) -> Iterator[str]:
     """
     target = Path(worktree, settings.prefix)
     copied: set[str] = set()
-    for pattern in settings.copy:
+    for pattern in settings.rules.copy:
         found = matching(settings, pattern)
         if not found:
             yield f"copy: nothing that git ignores matches {pattern}"
@@ -247,7 +247,7 @@ def refresh_copies(
     since."""
     below = Path(worktree, settings.prefix)
     below.mkdir(parents=True, exist_ok=True)
-    now = (name for pattern in settings.copy for name in matching(settings, pattern))
+    now = (name for pattern in settings.rules.copy for name in matching(settings, pattern))
     for name in {*earlier, *now}:
         if os.path.lexists(below / name) and not _is_tracked(below, name):
             (below / name).unlink()
@@ -256,7 +256,7 @@ def refresh_copies(
 
 def copied_state(settings: Worktrees) -> list[tuple[str, int, str]]:
     """Return what would be copied now: names, modes and hashes. Raises ``GitError``."""
-    found = (name for pattern in settings.copy for name in matching(settings, pattern))
+    found = (name for pattern in settings.rules.copy for name in matching(settings, pattern))
     return [(name, *_content(Path(settings.checkout, name))) for name in found]
 
 

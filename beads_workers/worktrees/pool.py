@@ -150,7 +150,7 @@ def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: s
     if ignores or making.copied_state(settings) != state.copied:
         for warning in making.refresh_copies(settings, path, (name for name, *_ in state.copied)):
             making.say(f"warning: {warning}")
-        sets_up = sets_up or (settings.setup and "a copied file") or ""
+        sets_up = sets_up or (settings.rules.setup and "a copied file") or ""
     os.makedirs(os.path.normpath(f"{path}/{settings.prefix}"), exist_ok=True)  # noqa: PTH103
     return sets_up
 
@@ -159,8 +159,9 @@ def _recipe(settings: Worktrees) -> str:
     """Return the hash of everything else that a worktree made ahead depends on."""
     from hashlib import sha256  # It loads OpenSSL, and most worktrees are not made ahead.
 
-    settings = replace(settings, disk_floor_bytes=0, setup_reads=())
-    about = to_plain(replace(settings, base="", base_name="", base_else="", remote="", pool=0))
+    rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0)
+    plain = replace(settings, base="", base_name="", base_else="", remote="", rules=rules)
+    about = to_plain(plain)
     return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
@@ -225,9 +226,9 @@ def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, s
     copied = making.copied_state(settings)
     for warning in making.copy_files(settings, path):
         making.say(f"warning: {warning}")
-    if settings.setup is not None:
+    if settings.rules.setup is not None:
         try:
-            making.set_up(settings.setup, added["PWD"], added | {AHEAD: path})
+            making.set_up(settings.rules.setup, added["PWD"], added | {AHEAD: path})
         finally:
             removal.end_set_up(path)
     if left := making.left_by_set_up(path):
@@ -287,7 +288,7 @@ class Filler:
         if not self._wanted or self._maker is not None:
             return
         there = self._useful()
-        if self._never or len(there) >= self._settings.pool:
+        if self._never or len(there) >= self._settings.rules.pool:
             self._wanted = False
             return
         self._maker = subprocess.Popen(
@@ -311,7 +312,7 @@ class Filler:
             if lock is None:
                 continue  # It is being taken.
             try:
-                useful = making.free_bytes(Path(settings.folder)) >= settings.disk_floor_bytes
+                useful = making.free_bytes(Path(settings.folder)) >= settings.rules.disk_floor_bytes
                 useful = useful and self._is_useful(record)
             except (GitError, OSError):
                 useful = False

@@ -58,7 +58,7 @@ def prepare(asked: Preparation) -> None:
         making.check_disk(settings)
         _make(asked, records, place_file)
     finally:
-        if settings.pool:
+        if settings.rules.pool:
             pool.wake(records)  # From now on others work.
 
 
@@ -83,7 +83,9 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
     try:
         base = making.base_of(settings)
         freed = _freed(asked, records, base)
-        taken = pool.take(settings, records, base) if settings.pool and freed is None else None
+        taken = (
+            pool.take(settings, records, base) if settings.rules.pool and freed is None else None
+        )
         with making.alone(settings.common):
             record, lock = _begin(asked, records, base, freed or taken)
             if freed is None and taken is None:
@@ -150,17 +152,17 @@ def _copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
     folder = os.path.normpath(f"{record.path}/{settings.prefix}")
     try:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - no Path here
-        for warning in making.copy_files(settings, record.path) if settings.copy else ():
+        for warning in making.copy_files(settings, record.path) if settings.rules.copy else ():
             making.say(f"warning: {warning}")
     except OSError as error:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
 
 def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
-    if settings.setup is None:
+    if settings.rules.setup is None:
         return
     added = making.environment(settings, record)
-    making.set_up(settings.setup, added["PWD"], added)
+    making.set_up(settings.rules.setup, added["PWD"], added)
     if left := making.left_by_set_up(record.path):
         making.say(
             f"warning: setup left what git does not ignore, so this worktree is kept: {left}"

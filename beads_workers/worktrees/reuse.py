@@ -200,14 +200,14 @@ def _noted(
         raise Odd("refs are in tables")
     roots = _folders_of_set_up(kept) if kept is not None else set[str]()
     seen = look(record.path, roots)
-    copied = making.copied_state(settings) if settings.copy else []
+    copied = making.copied_state(settings) if settings.rules.copy else []
     of = record.base, recipe(settings)
     if kept is not None:
         tracked = {name: row for name, row in seen.files.items() if name not in kept.made}
         below = {name: row for name, row in kept.folders.items() if _is_below(name, roots)}
         return Fresh(*of, tracked, kept.made, seen.folders | below, kept.linked, copied, own)
     in_index = set(seen.files)
-    if settings.setup is not None or settings.copy:
+    if settings.rules.setup is not None or settings.rules.copy:
         in_index = set(names(git(record.path, "ls-files", "-z")))
     tracked = {name: row for name, row in seen.files.items() if name in in_index}
     made = {name: row for name, row in seen.files.items() if name not in in_index}
@@ -238,7 +238,8 @@ def _is_below(folder: str, roots: set[str]) -> bool:
 
 def recipe(settings: Worktrees) -> str:
     """Return everything else that a worktree depends on, as one text."""
-    plain = replace(settings, disk_floor_bytes=0, setup_reads=(), pool=0, reuse=0)
+    rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0)
+    plain = replace(settings, reuse=0, rules=rules)
     about = to_plain(replace(plain, base="", base_name="", base_else="", remote=""))
     mask = os.umask(0o022)
     os.umask(mask)
@@ -364,7 +365,7 @@ def kept(settings: Worktrees) -> list[WorktreeRecord]:
     none below the disk floor."""
     records = Records(Path(settings.state_directory))
     try:
-        if making.free_bytes(Path(settings.folder)) < settings.disk_floor_bytes:
+        if making.free_bytes(Path(settings.folder)) < settings.rules.disk_floor_bytes:
             return []
     except OSError:
         return []
@@ -540,9 +541,9 @@ class _Taking:
         of_set_up = _folders_of_set_up(fresh)
         if missing := next((name for name in of_set_up if name not in seen.folders), ""):
             return missing
-        if self.settings.copy and making.copied_state(self.settings) != fresh.copied:
+        if self.settings.rules.copy and making.copied_state(self.settings) != fresh.copied:
             return "a copied file"
-        line = self.settings.setup or ""
+        line = self.settings.rules.setup or ""
         return found[0] if (found := _OF_ATTEMPT.search(line)) else ""
 
     # --- freeing ----------------------------------------------------------------------------------

@@ -58,9 +58,9 @@ def clear_gone(worktree: str, changed: Iterable[tuple[str, str]]) -> None:
 def must_set_up(settings: Worktrees, changed: Iterable[tuple[str, str]]) -> str:
     """Return the first of these files that a set-up hook may depend on; "" for none. Such a file is
     a manifest, is named in the hook's line, or is one of ``setup_reads``."""
-    if settings.setup is None:
+    if settings.rules.setup is None:
         return ""
-    words = re.split(r"[\s;&|()<>'\"=`$]+", settings.setup)
+    words = re.split(r"[\s;&|()<>'\"=`$]+", settings.rules.setup)
     project = PurePosixPath(settings.prefix)
     named = {project / word for word in words if word} - {project}
     for _, name in changed:
@@ -69,6 +69,8 @@ def must_set_up(settings: Worktrees, changed: Iterable[tuple[str, str]]) -> str:
             return name
         if not named.isdisjoint((path, *path.parents)):
             return name
-        if any(fnmatchcase(name, f"{settings.prefix}{each}") for each in settings.setup_reads):
+        if any(
+            fnmatchcase(name, f"{settings.prefix}{each}") for each in settings.rules.setup_reads
+        ):
             return name
     return ""

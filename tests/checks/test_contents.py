@@ -12,7 +12,6 @@ from beads_workers.checks.rules import Check, Grade
 from beads_workers.checks.worktrees import find_worktrees
 from beads_workers.cli.config import resolve
 from beads_workers.core.settings import Worktrees
-from beads_workers.options import Options
 from beads_workers.worktrees.git import GitError
 from tests.support.killed_git import kill_git
 from tests.support.repository import commit, git, make_repository
@@ -27,7 +26,7 @@ def top(tmp_path: Path) -> Path:
 
 
 def worktrees(project: Path) -> Worktrees:
-    options = resolve(Options(worktree=True), project, TRUSTED).options
+    options = resolve({"worktree": True}, project, TRUSTED).options
     found = find_worktrees(options, project, str(project / "state"))
     assert isinstance(found, Worktrees), found
     return found
@@ -133,5 +132,8 @@ def test_submodules_are_a_warning_with_the_line_that_fills_them(top: Path, tmp_p
     assert found is not None and found.status is Grade.WARN
     assert found.text == "1 submodule is empty in worktrees: libs/one"
     assert '[worktree] setup = "git submodule update --init --recursive"' in found.hint
-    filled = replace(worktrees(top), setup="git submodule update --init --recursive")
+    filled = replace(
+        worktrees(top),
+        rules=replace(worktrees(top).rules, setup="git submodule update --init --recursive"),
+    )
     assert empty_submodules(filled) is None

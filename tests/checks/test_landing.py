@@ -15,7 +15,6 @@ from beads_workers.checks.rules import Check
 from beads_workers.checks.worktrees import find_worktrees
 from beads_workers.cli.config import resolve
 from beads_workers.core.settings import Landing, Worktrees
-from beads_workers.options import Options
 from beads_workers.worktrees.remote import RemoteTrouble, check_push
 from tests.support.killed_git import kill_git
 from tests.support.repository import git, make_repository
@@ -27,7 +26,7 @@ def test_a_killed_git_is_named_and_is_no_detached_head_and_no_missing_branch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     top = make_repository(tmp_path / "r")
-    options = resolve(Options(), top, TRUSTED).options
+    options = resolve({}, top, TRUSTED).options
     start = git(top, "rev-parse", "HEAD")
     assert not isinstance(find_landing(options, top, start), Check)
     kill_git(monkeypatch, tmp_path, word)
@@ -42,7 +41,7 @@ def test_a_killed_git_does_not_say_who_signs_off(
     (top / ".beads-workers").mkdir()
     (top / ".beads-workers/tracker.db").touch()
     monkeypatch.chdir(top)
-    options = Options(worktree=True, land=True, landing_signoff=True, command=("true",))
+    options = {"worktree": True, "land": True, "landing_signoff": True, "command": ("true",)}
     plan = FleetPlan(resolve(options, top, {}))
     assert isinstance(plan.landing, Landing) and isinstance(plan.worktrees, Worktrees)
     (signed_off,) = [each for each in CONDITIONS if "signoff" in each.holds]
@@ -57,7 +56,7 @@ def test_a_landing_branch_in_a_worktree_whose_folder_is_gone_is_freed_by_a_prune
 ) -> None:
     top = make_repository(tmp_path / "r")
     git(top, "branch", "bw-landing/main")
-    options = resolve(Options(worktree=True), top, TRUSTED).options
+    options = resolve({"worktree": True}, top, TRUSTED).options
     worktrees = find_worktrees(options, top, str(top / "state"))
     landing = find_landing(options, top, git(top, "rev-parse", "HEAD"))
     assert isinstance(worktrees, Worktrees) and isinstance(landing, Landing)

@@ -17,7 +17,7 @@ from beads_workers.checks.planted import planted
 from beads_workers.checks.trust import store_of, trust
 from beads_workers.cli import proposals
 from beads_workers.cli.config import resolve
-from beads_workers.options import TRUST_NO_AGENT, Options, Resolved
+from beads_workers.options import TRUST_NO_AGENT, Resolved, value_of
 from beads_workers.runtime.trust_store import TrustStore
 from tests.support.repository import commit, git, make_repository
 from tests.support.trust import VARIABLE
@@ -45,7 +45,7 @@ def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def look(folder: Path, **options: str) -> Resolved:
-    return resolve(Options(**options), folder, {})  # type: ignore[arg-type]
+    return resolve(options, folder, {})
 
 
 def asked(folder: Path) -> list[str]:
@@ -64,9 +64,10 @@ def test_a_tracked_file_must_be_trusted_line_by_line(top: Path) -> None:
     commit(top, FILE, 'verify = "a"\nnotify = "b"\nworkers = 3\n')
     found = look(top)
     assert [line.text for line in found.untrusted] == ['verify = "a"', 'notify = "b"']
-    assert (found.options.verify, found.options.notify, found.options.workers) == (None, None, 3)
+    assert value_of(found.options, "verify") is value_of(found.options, "notify") is None
+    assert found.options.workers == 3
     believe(top)
-    assert asked(top) == [] and look(top).options.verify == "a"
+    assert asked(top) == [] and look(top).options.work.verify == "a"
     (top / FILE).write_text('verify = "c"\nnotify = "b"\n')
     assert asked(top) == ['verify = "c"'], "the user's own edits of it, too"
     (top / FILE).write_text('notify = "b"\nverify = "a"\n')
@@ -122,10 +123,10 @@ def test_a_tracked_link_is_tracked(top: Path, tmp_path: Path) -> None:
 
 def test_what_is_typed_or_in_a_variable_is_never_asked_about(top: Path) -> None:
     commit(top, FILE, 'verify = "a"\n')
-    assert look(top, verify="mine").options.verify == "mine"
+    assert look(top, verify="mine").options.work.verify == "mine"
     for environ in ({VARIABLE: "1"}, {VARIABLE: "yes"}):
-        found = resolve(Options(), top, environ)
-        assert (found.options.verify, found.untrusted) == ("a", ())
+        found = resolve({}, top, environ)
+        assert (found.options.work.verify, found.untrusted) == ("a", ())
     record(FleetPlan(found))
     assert asked(top) == ['verify = "a"'], "what was let through is not remembered"
 

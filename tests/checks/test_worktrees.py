@@ -25,7 +25,7 @@ PLAIN = replace(AGENT, prompt=PLAIN_PROMPT)
 
 
 def options(tmp_path: Path, **typed: Any) -> Options:
-    return resolve(Options(**typed), tmp_path, TRUSTED).options
+    return resolve(typed, tmp_path, TRUSTED).options
 
 
 def made(found_options: Options, project: Path, state: str) -> Worktrees:
@@ -161,7 +161,7 @@ def plan(folder: Path, monkeypatch: pytest.MonkeyPatch, agent: str, **typed: Any
     (folder / ".beads-workers").mkdir(exist_ok=True)
     (folder / ".beads-workers" / "tracker.db").touch()
     monkeypatch.chdir(folder)
-    resolved = resolve(Options(agent=agent, **typed), folder, TRUSTED)
+    resolved = resolve({"agent": agent, **typed}, folder, TRUSTED)
     mine = AgentTable(("true",))
     return FleetPlan(replace(resolved, agents={"mine": mine}))
 

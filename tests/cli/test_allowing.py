@@ -14,7 +14,7 @@ from beads_workers.cli.preparation import shown_functions
 from beads_workers.core.scripts import Context
 from beads_workers.core.settings import Executor, Work
 from beads_workers.exits import EXIT_USAGE
-from beads_workers.options import Options
+from beads_workers.options import Options, options_of
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call
 
@@ -33,7 +33,7 @@ def test_a_module_that_is_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 def test_functions_do_not_go_with_worktrees() -> None:
-    refused = functions_in_worktrees(Options(allow_module=("json",), worktree=True))
+    refused = functions_in_worktrees(options_of({"allow_module": ("json",), "worktree": True}))
     assert refused is not None and "--allow-module and --worktree" in refused.text
 
 

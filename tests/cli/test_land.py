@@ -24,7 +24,7 @@ from beads_workers.core.receipts import Receipt
 from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.landing.gate import LOCK
 from beads_workers.landing.undo import Undo
-from beads_workers.options import Options
+from beads_workers.options import Options, options_of
 from beads_workers.runtime.locks import try_lock
 from tests.support.commands import Commands
 from tests.support.fleet import unproved
@@ -193,13 +193,17 @@ def test_an_issue_without_a_branch_and_a_running_fleet_are_refused(left: Left) -
         os.close(lock)
 
 
+def with_remote(options: Options) -> Options:
+    return replace(options, landing=replace(options.landing, remote="origin"))
+
+
 def test_to_land_from_several_clones_needs_a_remote_that_is_there(left: Left) -> None:
-    shared = clones_land_together(Options(shared=True), left.project)
+    shared = clones_land_together(options_of({"shared": True}), left.project)
     assert shared is not None and "[landing] remote" in shared.hint
     make_tracker(left.state / "tracker.db", "app", [])
-    said = Options(worktree=True, command=("true",))
+    said = {"worktree": True, "command": ("true",)}
     resolved = resolve(said, left.project, {})
-    resolved = replace(resolved, options=replace(resolved.options, landing_remote="origin"))
+    resolved = replace(resolved, options=with_remote(resolved.options))
     with pytest.raises(CommandError) as refused:
         prepare(resolved, (), owned=True)
     assert refused.value.exit_code == EXIT_USAGE
@@ -209,9 +213,9 @@ def test_to_land_from_several_clones_needs_a_remote_that_is_there(left: Left) ->
     assert prepare(alone, (), owned=True).landing is None
     git(left.top, "init", "--quiet", "--bare", "../origin.git")
     git(left.top, "remote", "add", "origin", "../origin.git")
-    there = replace(alone.options, land=None, landing_remote="origin")
+    there = with_remote(replace(alone.options, land=None))
     found = prepare(replace(alone, options=there), (), owned=True)
-    assert found.landing is not None and found.landing.remote == "origin"
+    assert found.landing is not None and found.landing.rules.remote == "origin"
     assert found.work.worktrees is not None and found.work.worktrees.remote == "origin"
 
 
@@ -243,7 +247,7 @@ def test_land_and_undo_refuse_such_a_gate_and_without_landing_it_is_fine(left: L
     for command in (("land",), ("undo", "app-1")):
         error = commands.asked(*command, *verify).exception
         assert isinstance(error, CommandError) and error.exit_code == EXIT_USAGE
-    said = Options(worktree=True, command=("true",), verify=verify[1])
+    said = {"worktree": True, "command": ("true",), "verify": verify[1]}
     resolved = resolve(said, left.project, {})
     with pytest.raises(CommandError):
         prepare(resolved, (), owned=True)

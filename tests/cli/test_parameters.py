@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from beads_workers.cli import doctor, start, watch
 from beads_workers.cli.parameters import Command, with_options
-from beads_workers.options import DOCTOR, KEYS, START, TABLES, WATCH, Options
+from beads_workers.core.option import DOCTOR, START, WATCH
+from beads_workers.options import KEYS, TABLES, Typed
 
 
 def application(function: Command) -> typer.Typer:
@@ -20,12 +21,12 @@ def application(function: Command) -> typer.Typer:
     return app
 
 
-def options_of(function_words: list[str]) -> Options:
+def typed_by(function_words: list[str]) -> Typed:
     """What a command with the options of ``start`` is told."""
-    seen: list[Options] = []
+    seen: list[Typed] = []
 
     @with_options("start")
-    def command(options: Options) -> None:
+    def command(options: Typed) -> None:
         seen.append(options)
 
     ended = CliRunner().invoke(application(command), function_words)
@@ -41,26 +42,26 @@ def test_a_command_has_every_option_that_applies_to_it(command: str, module: obj
 
 
 def test_what_is_not_said_stays_open() -> None:
-    assert options_of([]) == Options()
+    assert typed_by([]) == {}
 
 
 def test_every_kind_of_value_is_read_from_words() -> None:
     words = "-n 3 --label a --label b --priority 1 --timeout 5m --metrics 127.0.0.1:9464"
-    options = options_of([*words.split(), "--until-empty", "--no-trace"])
-    assert options == Options(
-        workers=3,
-        label=("a", "b"),
-        priority=(1,),
-        timeout=300.0,
-        metrics=9464,
-        until_empty=True,
-        trace=False,
-    )
+    options = typed_by([*words.split(), "--until-empty", "--no-trace"])
+    assert options == {
+        "workers": 3,
+        "label": ("a", "b"),
+        "priority": (1,),
+        "timeout": 300.0,
+        "metrics": 9464,
+        "until_empty": True,
+        "trace": False,
+    }
 
 
 def test_a_value_in_another_form_is_a_usage_error_that_names_the_forms() -> None:
     @with_options("start")
-    def command(options: Options) -> None:
+    def command(options: Typed) -> None:
         raise AssertionError("not called")
 
     with pytest.raises(typer.BadParameter, match="write 90, 90s, 5m or 2h"):
@@ -69,7 +70,7 @@ def test_a_value_in_another_form_is_a_usage_error_that_names_the_forms() -> None
 
 def test_parameters_of_its_own_stand_where_the_command_puts_them() -> None:
     @with_options("doctor", first=("agent", "own"), words={"agent": "Which one."})
-    def command(options: Options, own: Annotated[str, typer.Option(help="Its own.")] = "") -> None:
+    def command(options: Typed, own: Annotated[str, typer.Option(help="Its own.")] = "") -> None:
         """Do something."""
 
     shown = CliRunner().invoke(application(command), ["--help"]).output

@@ -12,7 +12,7 @@ record in the journal before each command that depends on it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from beads_workers.core import events as ev
@@ -24,9 +24,10 @@ from beads_workers.core.journal import Checkpointed, Entry, Record
 from beads_workers.core.model import IssueId, Job, OutcomeKind
 from beads_workers.core.night import NightSoFar
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.settings import Ending, FleetSettings, Tracking, Upkeep
 from beads_workers.core.snapshot import Board
 from tests.simulation.folds import DoubleRun
+from tests.support.worktrees import ruled
 
 T = TypeVar("T")
 
@@ -39,7 +40,20 @@ BEGAN = 1000.0
 
 def settings(workers: int = 0, **others: Any) -> FleetSettings:
     """A fleet without workers of its own, unless a test asks for some."""
-    return FleetSettings(workers, "memory", "/tracker", "/project", "/project/.bw", **others)
+    named = {each.name: g for g in GROUPS for each in fields(g)}
+    groups = {
+        g.__name__.lower(): g(**{k: v for k, v in others.items() if named.get(k) is g})
+        for g in GROUPS
+    }
+    own = {name: value for name, value in others.items() if name not in named}
+    if own.pop("approve", False):
+        own["landing"] = ruled(own["landing"], approve=True)
+    place = ("memory", "/tracker", "/project", "/project/.bw")
+    return FleetSettings(workers, *place, **groups, **own)
+
+
+GROUPS = (Ending, Tracking, Upkeep)
+"""Groups of ``FleetSettings`` whose fields a test names as if they were its own."""
 
 
 def job(issue_id: str, priority: int = 2, **fields: Any) -> Job:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from beads_workers.core import events as ev
@@ -35,6 +33,7 @@ from tests.core.test_landings import (
     state_of,
     work_of,
 )
+from tests.support.worktrees import ruled
 
 T = ev.Ticket(1)
 
@@ -258,7 +257,7 @@ def test_what_is_red_goes_back_to_its_agent_and_is_gated_anew() -> None:
 
 
 def test_what_nobody_mends_is_quarantined_and_its_label_is_taken_off() -> None:
-    play = new_play(approve=True, verify="make test", landing=replace(LANDING, repairs_max=0))
+    play = new_play(approve=True, verify="make test", landing=ruled(LANDING, repairs_max=0))
     play.working("a")
     play.do(playbook.done(1, "a", receipt=work_of("a")))
     settled(play)

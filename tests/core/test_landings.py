@@ -151,7 +151,7 @@ def test_a_conflict_goes_back_to_its_agent_with_what_it_conflicts_with() -> None
 def test_repairs_are_not_charged_and_have_an_end() -> None:
     play = new_play()
     delivered(play, "a")
-    for _ in range(LANDING.repairs_max):
+    for _ in range(LANDING.rules.repairs_max):
         play.do(refused("a"))
         play.do(ready(1))
         play.do(done(1, "a", receipt=work_of("a")))

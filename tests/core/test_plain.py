@@ -85,7 +85,9 @@ LEAST = Outer(IssueId("a"), 1)
 
 @pytest.mark.parametrize("kind", TRAVEL)
 @given(data=st.data(), sparse=st.booleans())
-@settings(max_examples=10, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
 def test_it_comes_back_as_it_was(kind: Any, data: st.DataObject, sparse: bool) -> None:
     whole = data.draw(made(kind))
     text = json.dumps(to_plain(whole, sparse=sparse))

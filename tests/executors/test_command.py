@@ -13,7 +13,7 @@ from beads_workers.core.model import Call, IssueId, OutcomeKind, Script
 from beads_workers.core.plain import from_plain
 from beads_workers.core.plans import NotRunnable, Plan, StepKind
 from beads_workers.core.scripts import Context, to_payload
-from beads_workers.core.settings import Agent, Work, WorkerSettings, Worktrees
+from beads_workers.core.settings import Agent, Work, WorkerSettings, WorktreeRules, Worktrees
 from beads_workers.core.wire import Task
 from beads_workers.executors.command import (
     TITLE_CHARS_MAX,
@@ -222,7 +222,16 @@ def test_an_odd_id_is_refused_inside_a_script_only() -> None:
     assert made(odd, command=("a", "{id}")).steps[0].argv == ("a", "$(touch x)")
 
 
-WORKTREES = Worktrees("/p", "", "/p/.git", "/w", "/s", "main", "main", setup="make", copy=(".env",))
+WORKTREES = Worktrees(
+    "/p",
+    "",
+    "/p/.git",
+    "/w",
+    "/s",
+    "main",
+    "main",
+    rules=WorktreeRules(setup="make", copy=(".env",)),
+)
 
 
 def test_with_worktrees_one_is_made_first_and_the_command_and_its_check_run_there() -> None:

@@ -6,9 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.cli.config import from_typed, resolve, typed_options
+from beads_workers.cli.config import resolve, typed_options
+from beads_workers.cli.parameters import given
 from beads_workers.integrations.hero.options import HeroTable
-from beads_workers.options import AgentTable, Options
+from beads_workers.options import KEYS, AgentTable, value_of
 from tests.cli.test_config import write
 from tests.support.trust import TRUSTED
 
@@ -115,25 +116,100 @@ argv = ["other"]
 
 def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
     path = write(tmp_path, EVERY_KEY)
-    resolved = resolve(Options(), tmp_path, TRUSTED)
-    assert resolved.options == Options(
-        8, "sqlite", ("a", "b"), ("c",), ("d",), ("bug",), (0, 1), "bw-1", 300.0, 5, 2, 2.5,
-        "make test", "worker", 90.0, "mine", str(tmp_path / "prompts/p.txt"),
-        "other", True, ("clock",), 3, "fresh", "owner", "take", 1200.0, "$20", "5Mtok",
-        None, 21_600.0, 60.0,
-        1800.0, True,
-        86_400.0, 10, 7200.0, "07:00:00", "23:00", 90.0, 0.5,
-        "/var/state", str(tmp_path / "logs"), True, ("echo", "{id}"), 2.0, 20.0,
-        True, "never", True, "main",
-        "make deps", (".env", "config/*.local"), str(tmp_path / "../trees"), 2_500_000_000,
-        3, ("schema/*.sql",), False,
-        True, "main", True, "release", 3, "merge", "git push", ("node --version",), "origin",
-        "{type}: {title:lower}", 80, (("bug", "fix"), ("feature", "feat"), ("task", "build")), True,
-        "none", "none", 1, 600.0, 300.0,
-        True,
-        "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), True, ("rrq:serve it",), 5,
-        "py#f", 9464, 8421, True, "yes", {"hero": HeroTable(worker="w1")}, True,
-    )  # fmt: skip
+    resolved = resolve({}, tmp_path, TRUSTED)
+    assert {key: value_of(resolved.options, key) for key in KEYS} == {
+        "workers": 8,
+        "source": "sqlite",
+        "label": ("a", "b"),
+        "label_any": ("c",),
+        "exclude_label": ("d",),
+        "type": ("bug",),
+        "priority": (0, 1),
+        "parent": "bw-1",
+        "timeout": 300.0,
+        "max_attempts": 5,
+        "questions": 2,
+        "retry_delay": 2.5,
+        "verify": "make test",
+        "bd_calls": "worker",
+        "bd_timeout": 90.0,
+        "agent": "mine",
+        "prompt": str(tmp_path / "prompts/p.txt"),
+        "review": "other",
+        "fix_rounds": 3,
+        "retry": "fresh",
+        "skip_base_check": True,
+        "skip_check": ("clock",),
+        "comments": "owner",
+        "stall": 1200.0,
+        "budget": "$20",
+        "issue_budget": "5Mtok",
+        "reset_grace": 60.0,
+        "probe": 1800.0,
+        "overage": True,
+        "discovered": "take",
+        "orphan_grace": "never",
+        "person_wait": 86_400.0,
+        "limit": 10,
+        "max_runtime": 7200.0,
+        "until": "07:00:00",
+        "start_at": "23:00",
+        "idle_timeout": 90.0,
+        "poll": 0.5,
+        "state_dir": "/var/state",
+        "log_dir": str(tmp_path / "logs"),
+        "until_empty": True,
+        "command": ("echo", "{id}"),
+        "term_grace": 2.0,
+        "stop_timeout": 20.0,
+        "suspend": True,
+        "issue_commands": True,
+        "notify": "desktop",
+        "keep_runs": 3,
+        "log_max": 1 << 20,
+        "journal_max": 2 << 20,
+        "shared": True,
+        "shared_checkout": True,
+        "in_flight": 5,
+        "allow_module": ("shop.tasks",),
+        "function": "py#f",
+        "metrics": 9464,
+        "trace": True,
+        "web": 8421,
+        "web_control": True,
+        "executor": ("rrq:serve it",),
+        "trust": "yes",
+        "hero": HeroTable(worker="w1"),
+        "worktree": True,
+        "worktree_base": "main",
+        "worktree_setup": "make deps",
+        "worktree_copy": (".env", "config/*.local"),
+        "worktree_folder": str(tmp_path / "../trees"),
+        "worktree_disk_floor": 2_500_000_000,
+        "worktree_pool": 3,
+        "worktree_setup_reads": ("schema/*.sql",),
+        "worktree_reuse": False,
+        "land": True,
+        "land_on": "main",
+        "land_into": "release",
+        "approve": True,
+        "land_jobs": 3,
+        "landing_style": "merge",
+        "landing_after": "git push",
+        "landing_tools": ("node --version",),
+        "landing_remote": "origin",
+        "repairs": 1,
+        "gate_timeout": 600.0,
+        "gate_retry": 300.0,
+        "landing_subject_max": 80,
+        "landing_subject": "{type}: {title:lower}",
+        "landing_types": (("bug", "fix"), ("feature", "feat"), ("task", "build")),
+        "landing_signoff": True,
+        "landing_trailers": "none",
+        "landing_co_author": "none",
+        "night_gap": 21_600.0,
+        "new_night": None,
+    }
     origin = dict(resolved.origin)
     assert origin.pop("new_night") == "default", "it stands in no file"
     assert set(origin.values()) == {str(path), *TRUSTED}
@@ -143,9 +219,9 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
 
 def test_what_was_typed_can_be_typed_again(tmp_path: Path) -> None:
     """``restart`` does that with the file of a run, which is JSON."""
-    resolved = resolve(Options(), write(tmp_path, EVERY_KEY).parent, TRUSTED)
+    resolved = resolve({}, write(tmp_path, EVERY_KEY).parent, TRUSTED)
     typed = replace(resolved, origin=dict.fromkeys(resolved.origin, "command line"))
-    again = from_typed(json.loads(json.dumps(typed_options(typed))))
+    again = given(json.loads(json.dumps(typed_options(typed))))
     empty = tmp_path / "empty"
     empty.mkdir()
     assert replace(resolve(again, empty, TRUSTED).options, tables=resolved.options.tables) == (

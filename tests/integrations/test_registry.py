@@ -12,7 +12,7 @@ from beads_workers import registry
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.kinds import KindMissing, Late
-from beads_workers.options import FILE_NAME, Options
+from beads_workers.options import FILE_NAME
 from beads_workers.registry import KINDS, kind_of, kinds, recognise
 
 PACKAGE = Path(beads_workers.__file__).parent
@@ -80,7 +80,7 @@ def test_a_kind_that_is_not_there_is_passed_over_until_it_is_named() -> None:
 def test_a_table_of_a_kind_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text("[hero]\nworker = 'w'\n")
     with pytest.raises(CommandError) as caught:
-        resolve(Options(), tmp_path, {})
+        resolve({}, tmp_path, {})
     assert "no such kind of source" in caught.value.hint
 
 

@@ -26,6 +26,7 @@ from beads_workers.runtime.sessions import with_variable
 from tests.landing.world import LandingWorld
 from tests.support.repository import git
 from tests.support.shortage import EATER, memory_group, small_disk
+from tests.support.worktrees import ruled
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_a_disk_that_was_full_meanwhile_is_noticed(
 def test_verdicts_are_kept_for_the_same_tree_command_and_surroundings(world: LandingWorld) -> None:
     (world.top / ".env").write_text("1")
     settings = world.settings("test -e yes", tools=("cat ../tool",))
-    settings = replace(settings, worktrees=replace(settings.worktrees, copy=(".env",)))
+    settings = replace(settings, worktrees=ruled(settings.worktrees, copy=(".env",)))
     (world.folder / "tool").write_text("1.0")
     place = Lane(world, settings)
     tree = git(world.top, "rev-parse", f"{world.start}^{{tree}}")
@@ -182,7 +183,7 @@ def test_verdicts_are_kept_for_the_same_tree_command_and_surroundings(world: Lan
 
     assert known(settings)
     assert not known(replace(settings, verify="test -e no"))
-    assert not known(replace(settings, worktrees=replace(settings.worktrees, setup="true")))
+    assert not known(replace(settings, worktrees=ruled(settings.worktrees, setup="true")))
     (world.top / ".env").write_text("2")
     assert not known(settings)
     (world.top / ".env").write_text("1")
@@ -273,13 +274,13 @@ def test_a_sparse_checkout_of_the_user_is_not_taken_over(world: LandingWorld) ->
 
 def test_copied_files_are_as_they_are_now_and_the_set_up_hook_runs(world: LandingWorld) -> None:
     settings = world.settings("grep -q right .env && test -e made.local")
-    worktrees = replace(settings.worktrees, copy=(".env",), setup="touch made.local")
+    worktrees = ruled(settings.worktrees, copy=(".env",), setup="touch made.local")
     place = Lane(world, replace(settings, worktrees=worktrees))
     (world.top / ".env").write_text("wrong")
     assert place.gate().verdict is GateVerdict.RED
     (world.top / ".env").write_text("right")
     assert place.gate().verdict is GateVerdict.GREEN
-    failing = replace(worktrees, setup="echo broken; exit 1")
+    failing = ruled(worktrees, setup="echo broken; exit 1")
     result = Lane(world, replace(settings, worktrees=failing)).gate()
     assert (result.verdict, result.why) == (GateVerdict.NONE, "setup failed: exit status 1: broken")
     assert "broken" in result.text
@@ -293,7 +294,7 @@ class SetUps:
         world.main({"src/a": "1", "src/b": "1", "verify": "true"})
         settings = world.settings("sh ./verify")
         setup = f"{setup}; echo x >>{self.runs}"
-        worktrees = replace(settings.worktrees, setup=setup)
+        worktrees = ruled(settings.worktrees, setup=setup)
         self.lane = Lane(world, replace(settings, worktrees=worktrees))
 
     def gate(self, files: Mapping[str, str | bytes | None]) -> tuple[str, int]:
@@ -358,7 +359,7 @@ def test_a_set_up_runs_again_when_a_gate_has_changed_what_it_made_or_was_red(
 
 def test_below_the_disk_floor_there_is_no_verdict(world: LandingWorld) -> None:
     settings = world.settings("true")
-    worktrees = replace(settings.worktrees, disk_floor_bytes=1 << 62)
+    worktrees = ruled(settings.worktrees, disk_floor_bytes=1 << 62)
     result = Lane(world, replace(settings, worktrees=worktrees)).gate()
     assert result.verdict is GateVerdict.NONE and "the floor is" in result.why
 

@@ -21,6 +21,7 @@ from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld, configure_user, use_our_configuration
 from tests.support.fleet import until
 from tests.support.repository import git
+from tests.support.worktrees import ruled
 
 CHECK = """\
 #!/bin/sh
@@ -291,7 +292,7 @@ def test_a_start_finds_out_whether_the_remote_takes_the_ledger(clones: Clones) -
     refused = refused_ledger(lands, where)
     assert refused is not None and refused.text.endswith("it says: no refs of yours")
     assert 'trailers = "full"' in refused.hint
-    assert refused_ledger(replace(lands, form=CommitForm(trailers="full")), where) is None
+    assert refused_ledger(ruled(lands, form=CommitForm(trailers="full")), where) is None
     (clones.origin / "hooks" / "update").unlink()
     assert refused_ledger(lands, where) is None
     assert git(clones.origin, "rev-parse", "--verify", ledger_ref(BRANCH))

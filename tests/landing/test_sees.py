@@ -22,6 +22,7 @@ from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.sees.run import prove
 from tests.landing.program import Program
 from tests.landing.world import LandingWorld
+from tests.support.worktrees import ruled
 
 ROOT = Path(__file__).parents[2]
 CALC = "def add(a, b):\n    return a + b\n"
@@ -68,7 +69,7 @@ class Project(LandingWorld):
         """What is proved of this line."""
         settings = self.settings(verify)
         if setup is not None:
-            settings = replace(settings, worktrees=replace(settings.worktrees, setup=setup))
+            settings = replace(settings, worktrees=ruled(settings.worktrees, setup=setup))
         return prove(settings, self.start, 2)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.core.landing import Add, LanderSettings
-from beads_workers.core.settings import Landing, Worktrees
+from beads_workers.core.settings import Landing, WorktreeRules, Worktrees
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.repository import LandingRepository
 from tests.support.repository import IDENTITY, git, make_repository
@@ -47,7 +47,7 @@ class LandingWorld:
             state_directory=str(self.top / ".beads-workers"),
             base=BRANCH,
             base_name=BRANCH,
-            disk_floor_bytes=0,
+            rules=WorktreeRules(disk_floor_bytes=0),
         )
         return LanderSettings(Landing(**fields), worktrees, "run-1", verify, 1.0)  # type: ignore[arg-type]
 

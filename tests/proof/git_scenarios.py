@@ -26,7 +26,7 @@ from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer, 
 from beads_workers.core.landing import Add, Landed, LanderSettings, Refused
 from beads_workers.core.model import OutcomeKind
 from beads_workers.core.receipts import Receipt
-from beads_workers.core.settings import Landing, Worktrees
+from beads_workers.core.settings import Landing, LandingRules, Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.git import GitError
@@ -635,7 +635,9 @@ class Cleans(Scenario):
         git(worked.folder, "commit", "-qm", "work")
         self.head = git(worked.folder, "rev-parse", "HEAD")
         self.changed = changed.folder
-        landing = Landing(branch=BRANCH, start=git(world.top, "rev-parse", "main"), jobs=1)
+        landing = Landing(
+            branch=BRANCH, start=git(world.top, "rev-parse", "main"), rules=LandingRules(jobs=1)
+        )
         settings = LanderSettings(landing, world.settings, world.run_id, "true", 1.0)
         add = Add("worked", 1, world.run_id, self.head, landing.start, worked.record.branch)
         program = Program(settings, add)

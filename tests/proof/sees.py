@@ -26,6 +26,7 @@ from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.sees.run import prove
 from tests.landing.world import LandingWorld
 from tests.support.repository import IDENTITY
+from tests.support.worktrees import ruled
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ("uv-", "hatch-", "poetry-")
@@ -286,13 +287,13 @@ class Laid:
 
     def _prove(self, verify: str, setup: str | None) -> Proof:
         settings = self.world.settings(verify)
-        settings = replace(settings, worktrees=replace(settings.worktrees, setup=setup))
+        settings = replace(settings, worktrees=ruled(settings.worktrees, setup=setup))
         return prove(settings, self.world.start, 2)
 
     def _gate(self, verify: str, setup: str | None) -> float:
         """What the base check would do first; it must be green."""
         settings = self.world.settings(verify)
-        settings = replace(settings, worktrees=replace(settings.worktrees, setup=setup))
+        settings = replace(settings, worktrees=ruled(settings.worktrees, setup=setup))
         folder = landing_folder(settings.worktrees)
         folder.mkdir(parents=True, exist_ok=True)
         verdicts = Verdicts(settings, folder)

@@ -6,19 +6,19 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.settings import WorktreeRules, Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.runtime.steps import CannotStart, start_step
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench
 from tests.support.peer import gone, wait_for
 from tests.support.repository import IDENTITY, commit, git, make_repository
+from tests.support.worktrees import ruled
 
 bench = test_worker.bench
 
@@ -40,7 +40,7 @@ def worktrees(tmp_path: Path) -> Iterator[Worktrees]:
         state_directory=str(tmp_path / "state"),
         base="main",
         base_name="main",
-        disk_floor_bytes=0,
+        rules=WorktreeRules(disk_floor_bytes=0),
         beads="/the/.beads",
     )
 
@@ -143,7 +143,7 @@ def test_the_places_of_another_checkout_do_not_reach_a_task(
 def test_a_setup_is_cancelled_like_any_step_and_what_it_left_is_used_by_nobody(
     bench: Bench, worktrees: Worktrees
 ) -> None:
-    slow = replace(worktrees, setup=f"echo $$ > {bench.file('pid')}; sleep 1000")
+    slow = ruled(worktrees, setup=f"echo $$ > {bench.file('pid')}; sleep 1000")
     bench.sh("true", worktrees=slow)
     bench.peer.task()
     pid = int(wait_for(bench.file("pid")))

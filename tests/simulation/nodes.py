@@ -101,7 +101,7 @@ class Node:
         began = RunStarted(
             *(self.run_id, self.process.pid, self.actor, "sim", "/project"),
             lands=self.settings.landing is not None,
-            approves=self.settings.approve,
+            approves=self.settings.approves,
         )
         for record in (began, *checkpoint, CheckpointEnded()):
             self.journal.append(record)

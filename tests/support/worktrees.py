@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.settings import Landing, WorktreeRules, Worktrees
 from beads_workers.executors.files import place_file
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.asked import Preparation
@@ -74,7 +74,7 @@ class World:
             state_directory=str(self.state),
             base="main",
             base_name="main",
-            disk_floor_bytes=0,
+            rules=WorktreeRules(disk_floor_bytes=0),
         )
 
     def asked(self, issue_id: str, attempt: int = 1, worker: str = "W1") -> Preparation:
@@ -148,3 +148,11 @@ def in_worktrees(project: Any, pattern: str) -> list[Path]:
     """What there is of this name at the top of the project's worktrees, where they lie unasked."""
     cache = Path(project.environment["XDG_CACHE_HOME"], "beads-workers", "worktrees")
     return list(cache.glob(f"project-????????/*/{pattern}"))
+
+
+Ruled = TypeVar("Ruled", Worktrees, Landing)
+
+
+def ruled(settings: Ruled, **rules: Any) -> Ruled:
+    """Return the settings with these of their rules (``WorktreeRules``, ``LandingRules``)."""
+    return replace(settings, rules=replace(settings.rules, **rules))

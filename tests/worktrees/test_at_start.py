@@ -12,7 +12,7 @@ import pytest
 from beads_workers.worktrees.at_start import MadeMeanwhile, make_free
 from beads_workers.worktrees.making import CannotPrepare
 from tests.support.repository import commit, git
-from tests.support.worktrees import World
+from tests.support.worktrees import World, ruled
 from tests.worktrees.test_reuse import assert_as_fresh, ended, reusing, setups
 
 
@@ -68,7 +68,7 @@ def test_where_worktrees_are_not_used_again_none_is_made(world: World) -> None:
 
 
 def test_one_whose_set_up_fails_is_removed(world: World) -> None:
-    world.settings = replace(world.settings, setup="exit 3")
+    world.settings = ruled(world.settings, setup="exit 3")
     with pytest.raises(CannotPrepare, match="exit status 3"):
         make_free(world.settings, world.records)
     assert not world.records.all()

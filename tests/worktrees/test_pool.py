@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.settings import WorktreeRules, Worktrees
 from beads_workers.runtime.sessions import with_variable
 from beads_workers.worktrees.making import CannotPrepare
 from beads_workers.worktrees.pool import MODULE, NotAhead, make, take
@@ -27,7 +27,7 @@ from beads_workers.worktrees.warm import must_set_up
 from tests.support import warm
 from tests.support.fleet import until
 from tests.support.repository import IDENTITY, commit, git
-from tests.support.worktrees import Place, World, start_preparation
+from tests.support.worktrees import Place, World, ruled, start_preparation
 
 MARK = "TEST_PREPARES"
 SETUP = "echo run >>setups.local; mkdir -p cache.local; echo warm >cache.local/file"
@@ -36,7 +36,11 @@ SETUP = "echo run >>setups.local; mkdir -p cache.local; echo warm >cache.local/f
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     world = World(tmp_path)
-    world.settings = replace(world.settings, folder=str(tmp_path / "trees"), pool=2, setup=SETUP)
+    world.settings = replace(
+        world.settings,
+        folder=str(tmp_path / "trees"),
+        rules=replace(world.settings.rules, pool=2, setup=SETUP),
+    )
     return world
 
 
@@ -143,8 +147,10 @@ def test_one_attempt_never_sees_what_another_has_left(world: World) -> None:
 def test_the_hook_runs_again_where_it_may_have_gone_by_what_has_changed(
     name: str, setup: str | None, again: bool
 ) -> None:
-    settings = Worktrees("/c", "", "/c/.git", "/f", "/s", "main", "main", setup=setup)
-    settings = replace(settings, setup_reads=("schema/*.sql",))
+    settings = Worktrees(
+        "/c", "", "/c/.git", "/f", "/s", "main", "main", rules=WorktreeRules(setup=setup)
+    )
+    settings = ruled(settings, setup_reads=("schema/*.sql",))
     assert (must_set_up(settings, [("M", name)]) == name) is again
     below = replace(settings, prefix="services/")
     assert (must_set_up(below, [("M", f"services/{name}")]) != "") is again
@@ -192,7 +198,7 @@ def attributes(world: World, record: WorktreeRecord) -> None:
 
 def another(world: World, record: WorktreeRecord) -> None:
     """Another hook than the one that ran in it."""
-    world.settings = replace(world.settings, setup="touch other.local")
+    world.settings = ruled(world.settings, setup="touch other.local")
 
 
 @pytest.mark.parametrize("spoil", [hide, attributes, another])
@@ -359,8 +365,7 @@ def test_a_kill_in_the_middle_of_the_set_up_leaves_nothing_that_clean_does_not_r
     world.settings = replace(
         world.settings,
         folder=str(tmp_path / "trees"),
-        pool=1,
-        setup=f'[ -z "$BW_AHEAD" ] || {{ {setup}; }}',
+        rules=replace(world.settings.rules, pool=1, setup=f'[ -z "$BW_AHEAD" ] || {{ {setup}; }}'),
     )
     filling = Filling(world)
     world.make("a")
@@ -386,8 +391,11 @@ def test_told_to_end_it_takes_back_what_it_has_half_made(tmp_path: Path) -> None
     world.settings = replace(
         world.settings,
         folder=str(tmp_path / "trees"),
-        pool=1,
-        setup=f'[ -z "$BW_AHEAD" ] || {{ touch {tmp_path}/began; sleep 1000; }}',
+        rules=replace(
+            world.settings.rules,
+            pool=1,
+            setup=f'[ -z "$BW_AHEAD" ] || {{ touch {tmp_path}/began; sleep 1000; }}',
+        ),
     )
     filling = Filling(world)
     world.make("a")

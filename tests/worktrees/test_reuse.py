@@ -30,7 +30,7 @@ from beads_workers.worktrees.removal import tidy_run
 from beads_workers.worktrees.sweep import sweep
 from tests.support.repository import FORMATS, commit, git
 from tests.support.shares import examples
-from tests.support.worktrees import Place, World, start_preparation
+from tests.support.worktrees import Place, World, ruled, start_preparation
 
 SETUP = (
     "mkdir -p node_modules.local/.bin; echo code >node_modules.local/lib.js;"
@@ -46,7 +46,13 @@ def world(tmp_path: Path) -> World:
 def reusing(world: World, **settings: Any) -> World:
     """The world, whose worktrees are used again."""
     folder = str(world.top.parent / "trees")
-    world.settings = replace(world.settings, folder=folder, reuse=2, setup=SETUP, **settings)
+    world.settings = replace(
+        world.settings,
+        folder=folder,
+        reuse=2,
+        rules=replace(world.settings.rules, setup=SETUP),
+        **settings,
+    )
     commit(world.top, "src/deep/module.py", "code\n")
     commit(world.top, "run.sh", "#!/bin/sh\n")
     (world.top / "run.sh").chmod(0o755)
@@ -495,7 +501,7 @@ def test_at_the_end_as_many_stay_as_there_are_workers(world: World) -> None:
 def test_below_the_disk_floor_none_stays(world: World) -> None:
     place = world.make("one")
     land(world, place)
-    world.settings = replace(world.settings, disk_floor_bytes=1 << 60)
+    world.settings = ruled(world.settings, disk_floor_bytes=1 << 60)
     ended(world)
     assert not place.folder.exists() and world.records.all() == []
 
@@ -624,7 +630,7 @@ def test_set_up_does_not_run_again(world: World) -> None:
 @pytest.mark.parametrize("name", ["package.json", "schema/a.sql", "tools/install"])
 def test_it_runs_anew_if_what_it_reads_has_changed(world: World, name: str) -> None:
     setup = "date +%N >setups.local; [ ! -e tools/install ] || sh tools/install; touch left.local"
-    world.settings = replace(world.settings, setup=setup, setup_reads=("schema/*.sql",))
+    world.settings = ruled(world.settings, setup=setup, setup_reads=("schema/*.sql",))
     first = world.make("one")
     commit(first.folder, name, "true\n")
     was = setups(first)
@@ -635,7 +641,7 @@ def test_it_runs_anew_if_what_it_reads_has_changed(world: World, name: str) -> N
 
 def test_it_runs_anew_if_it_names_a_variable_of_the_attempt(world: World) -> None:
     setup = 'echo "$BW_BRANCH" >branch.local; touch setups.local node_modules.local'
-    world.settings = replace(world.settings, setup=setup)
+    world.settings = ruled(world.settings, setup=setup)
     first = world.make("one")
     commit(first.folder, "one.py")
     land(world, first)
@@ -646,7 +652,7 @@ def test_it_runs_anew_if_it_names_a_variable_of_the_attempt(world: World) -> Non
 
 def test_copies_are_those_of_today(world: World) -> None:
     (world.top / ".env").write_text("old")
-    world.settings = replace(world.settings, copy=(".env",), setup=None)
+    world.settings = ruled(world.settings, copy=(".env",), setup=None)
     first = world.make("one")
     (first.folder / ".env").write_text("an agent's")
     land(world, first)
@@ -662,7 +668,7 @@ def test_files_with_names_elsewhere_are_used_again(world: World, tmp_path: Path)
     for number in range(20):
         (cache / str(number)).write_text(f"{number}\n")
     setup = f"mkdir venv.local; ln {cache}/* venv.local/; date +%N >setups.local"
-    world.settings = replace(world.settings, setup=setup)
+    world.settings = ruled(world.settings, setup=setup)
     places = [world.make(f"i{number}", worker=f"W{number}") for number in range(8)]
     was = [setups(place) for place in places]
     for place in places:

@@ -38,7 +38,7 @@ def _asked(look: Callable[[], Check | None]) -> Check | None:
 
 
 def _gate(plan: FleetPlan) -> Found:
-    return landing.gate(plan.options.verify) if plan.wants_landing else None
+    return landing.gate(plan.options.work.verify) if plan.wants_landing else None
 
 
 def _of_both(
@@ -84,8 +84,8 @@ def _where(plan: FleetPlan) -> Check | None:
     lands = met(plan.landing)
     if lands is None:
         return None
-    where = f"{lands.branch} of {lands.remote}" if lands.remote else lands.branch
-    if plan.options.verify is None:
+    where = f"{lands.branch} of {lands.rules.remote}" if lands.rules.remote else lands.branch
+    if plan.options.work.verify is None:
         text = f"whatever merges lands on {where}: there is no --verify, and nothing is tested"
         return warn("landing", text)
     return ok("landing", f"finished branches that pass verify land on {where}")

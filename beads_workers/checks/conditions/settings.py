@@ -26,7 +26,7 @@ def _read(plan: FleetPlan) -> Found:
         return plan.wrong
     file = plan.resolved.file
     where = str(file) if file else f"no {FILE_NAME} here or above"
-    return ok("settings", f"{where}; {counted(plan.options.workers or 0, 'worker')}")
+    return ok("settings", f"{where}; {counted(plan.options.workers, 'worker')}")
 
 
 OTHER_NAMES = (

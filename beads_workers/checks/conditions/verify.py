@@ -14,7 +14,7 @@ from beads_workers.options import FILE_NAME
 
 
 def _verify(plan: FleetPlan) -> Found:
-    line = plan.options.verify
+    line = plan.options.work.verify
     if line:
         return programs.verify(line, plan.folder)
     if plan.tracker is None or plan.command is not None or plan.options.executor:

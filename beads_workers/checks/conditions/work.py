@@ -49,7 +49,7 @@ def _executors(plan: FleetPlan) -> list[Check]:
 
 
 def _modules(plan: FleetPlan) -> Found:
-    allowed = plan.options.allow_module or ()
+    allowed = plan.options.work.allow_modules
     if not allowed or plan.options.executor:
         return None
     wrong = programs.modules(allowed, plan.folder)
@@ -61,7 +61,7 @@ def _modules(plan: FleetPlan) -> Found:
 def _something(plan: FleetPlan) -> Found:
     special = plan.kind is not None and plan.kind.work_checks is not None
     options = plan.options
-    if special or options.executor or options.allow_module or isinstance(plan.chosen, Check):
+    if special or options.executor or options.work.allow_modules or isinstance(plan.chosen, Check):
         return None
     if plan.command is not None or plan.agents:
         return None
@@ -88,7 +88,7 @@ def _brought(plan: FleetPlan) -> Found:
 
 
 def _notify(plan: FleetPlan) -> Found:
-    return programs.notify(plan.options.notify)
+    return programs.notify(plan.options.upkeep.notify)
 
 
 def _budget(plan: FleetPlan) -> Found:
@@ -118,7 +118,7 @@ def _night(plan: FleetPlan) -> Found:
 
 
 def _timeout(plan: FleetPlan) -> Found:
-    seconds = plan.options.timeout
+    seconds = plan.options.work.timeout_seconds
     if seconds is None or seconds >= SHORT_SECONDS or not any(a.adapter for a in plan.agents):
         return None
     text = f"an attempt of an agent ends after {seconds:g} seconds (--timeout)"

@@ -31,7 +31,7 @@ def _can_be_made(plan: FleetPlan) -> Found:
 
 def _room(plan: FleetPlan) -> Found:
     found = met(plan.worktrees)
-    return machine.below_floor(Path(found.folder), found.disk_floor_bytes) if found else None
+    return machine.below_floor(Path(found.folder), found.rules.disk_floor_bytes) if found else None
 
 
 def _copies(plan: FleetPlan) -> Found:

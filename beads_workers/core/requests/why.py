@@ -64,7 +64,7 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         project=settings.project,
         filters=settings.filters,
         attempts_max=0 if settings.policy.hand_back else settings.policy.attempts_max,
-        issues_max=settings.issues_max,
+        issues_max=settings.ending.issues_max,
         ended=parts.tasks.ended,
         slots=registry.slots(),
         busy=busy,

@@ -40,7 +40,7 @@ def prepare_dispatcherd(
     from beads_workers.runtime.project import STATE_FOLDER
 
     options = resolved.options
-    not_ours = {**of_trackers(options, issues), "--shared": options.shared}
+    not_ours = {**of_trackers(options, issues), "--shared": options.tracking.shared}
     refuse(meaningless(not_ours, "{} does not go with tasks of dispatcherd"))
     brokers, workers, unused = find_brokers(str(options.source))
     for each in unused:
@@ -65,7 +65,7 @@ def prepare_dispatcherd(
             hand_back=True,
             hand_back_after=tries,
         ),
-        poll_seconds=POLL_PUSH_SECONDS,
+        tracking=replace(settings.tracking, poll_seconds=POLL_PUSH_SECONDS),
         source_private=to_plain(brokers),
         awaited=False,
     )

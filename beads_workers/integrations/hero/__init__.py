@@ -49,9 +49,9 @@ def _open(opening: Opening) -> Source:
         queue,
         actor=opening.actor,
         place=f"{opening.host} {settings.state_directory}",
-        shared=settings.shared,
+        shared=settings.tracking.shared,
         # A job in one fleet's buffer is out of reach for the other fleets.
-        prefetch_max=max(4, settings.workers) if settings.shared else PREFETCH_MAX,
+        prefetch_max=max(4, settings.workers) if settings.tracking.shared else PREFETCH_MAX,
         retry_seconds=hero.retry_seconds,
         attempt_seconds=settings.work.timeout_seconds,
     )

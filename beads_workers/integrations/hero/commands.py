@@ -100,11 +100,11 @@ def opened(
     from beads_workers.integrations.hero.connection import read_url
     from beads_workers.integrations.hero.options import HeroTable
     from beads_workers.integrations.hero.wire import keys_of
-    from beads_workers.options import KEYS, Options
+    from beads_workers.options import KEYS
 
     variable = KEYS["trust"].variable
     trusted = {name: text for name, text in os.environ.items() if name == variable}
-    resolved = resolve(Options(), Path.cwd(), trusted)
+    resolved = resolve({}, Path.cwd(), trusted)
     if not url:
         need_source(resolved)
     table = resolved.options.tables.get("hero") or HeroTable()

@@ -40,7 +40,7 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
     from beads_workers.runtime.project import STATE_FOLDER
 
     options = resolved.options
-    not_ours = {"--executor": options.executor, "--verify": options.verify}
+    not_ours = {"--executor": options.executor, "--verify": options.work.verify}
     refused = {**of_trackers(options, issues), **not_ours}
     refuse(meaningless(refused, "{} does not go with Hero jobs"))
     queue = find_queue(resolved)
@@ -54,7 +54,7 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
     return replace(
         settings,
         policy=Policy(hand_back=True),
-        poll_seconds=POLL_SECONDS,
+        tracking=replace(settings.tracking, poll_seconds=POLL_SECONDS),
         source_options=to_plain(queue),
         claims_ahead=False,
     )
@@ -101,12 +101,12 @@ def find_queue(resolved: Resolved) -> HeroQueue:
             "redis://HOST/DB?worker=ID, or worker in [hero] of beads-workers.toml",
             EXIT_USAGE,
         )
-    retry = options.retry_delay if resolved.origin["retry_delay"] != "default" else None
+    is_default = resolved.origin["retry_delay"] == "default"
     return HeroQueue(
         place.address.url(),
         worker,
         asdict(keys),
-        RETRY_SECONDS if retry is None else retry,
+        RETRY_SECONDS if is_default else options.policy.retry_delay_seconds,
         lease,
         int(reply),
     )
@@ -120,7 +120,6 @@ def find_scripts(resolved: Resolved) -> Work:
     """
     from beads_workers.cli.preparation import runnable
     from beads_workers.core.scripts import ANY_CONTEXT, Context
-    from beads_workers.core.settings import Work
 
     options = resolved.options
     table = options.tables.get("hero") or HeroTable()
@@ -135,13 +134,8 @@ def find_scripts(resolved: Resolved) -> Work:
             " more: docs/HERO.md",
             EXIT_USAGE,
         )
-    assert options.term_grace is not None and options.log_max is not None, "they have defaults"
-    return Work(
-        timeout_seconds=options.timeout,
-        term_grace_seconds=options.term_grace,
-        log_bytes_max=options.log_max,
-        contexts=tuple(contexts),
-        log_root=table.log_root,
+    return replace(
+        options.work, allow_modules=(), contexts=tuple(contexts), log_root=table.log_root
     )
 
 

@@ -82,12 +82,12 @@ def read_hero(value: Any) -> HeroTable:
         return value
     if not isinstance(value, dict):
         raise ValueError("a table: [hero]")
-    from beads_workers.options import TEXT, read_bytes
+    from beads_workers.options import read_bytes, read_nonempty
 
     readers: dict[str, Reader] = {
         "url": _url,
         "worker": _worker,
-        "naming": TEXT.read,
+        "naming": read_nonempty,
         "keys": _keys,
         "contexts": _contexts,
         "log_root": _folder,

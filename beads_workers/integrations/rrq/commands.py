@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,7 @@ from beads_workers.cli.parameters import with_options
 from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.plain import to_plain
 from beads_workers.exits import EXIT_USAGE
-from beads_workers.options import WORKERS_DEFAULT, WORKERS_MAX, Options
+from beads_workers.options import WORKERS_DEFAULT, WORKERS_MAX, Typed, options_of
 from beads_workers.runtime.locks import is_locked, try_lock
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def register(app: typer.Typer) -> None:
 )
 def rrq_executor(
     ctx: typer.Context,
-    options: Options,
+    options: Typed,
     workers: Annotated[
         int, typer.Option("-n", "--workers", min=1, max=WORKERS_MAX, help="Requests at a time.")
     ] = WORKERS_DEFAULT,
@@ -113,7 +114,7 @@ def rrq_executor(
     from beads_workers import BEGUN
     from beads_workers.cli.preparation import check_modules, find_tracing
     from beads_workers.core.policy import Policy
-    from beads_workers.core.settings import FleetSettings
+    from beads_workers.core.settings import FleetSettings, Tracking
     from beads_workers.integrations.rrq import RrqExecutor
     from beads_workers.integrations.rrq.source import choose, split_command
     from beads_workers.runtime.project import STATE_FOLDER
@@ -123,16 +124,15 @@ def rrq_executor(
         address = choose(socket, tcp_socket or behind, os.environ)
     except ValueError as error:
         raise CommandError(str(error), _HINT, EXIT_USAGE) from None
-    work = _work(command, prefix, options)
+    said = options_of(options)
+    work = _work(command, prefix, said.work)
     parent, alone_seconds = (0, None) if no_parent else ends_with()
     served = RrqExecutor(str(address), prefix, parent, alone_seconds, BEGUN[1] + OPEN_SECONDS)
     folder = Path.cwd()
     check_modules(work.allow_modules, folder)
     # Held until this process ends: no other executor gets the same state directory.
     place, _ = (
-        (Path(options.state_dir), -1)
-        if options.state_dir
-        else take_slot(folder / STATE_FOLDER / FOLDER)
+        (Path(said.state_dir), -1) if said.state_dir else take_slot(folder / STATE_FOLDER / FOLDER)
     )
     _run(
         FleetSettings(
@@ -143,13 +143,13 @@ def rrq_executor(
             state_directory=str(place.absolute()),
             work=work,
             policy=Policy(hand_back=True),
-            poll_seconds=POLL_SECONDS,
+            tracking=Tracking(poll_seconds=POLL_SECONDS),
             argv=tuple(sys.argv[1:]),
             folder=str(folder),
             quiet=not json_lines,
             source_options=to_plain(served),
-            metrics=options.metrics,
-            tracing=find_tracing(options.trace),
+            upkeep=said.upkeep,
+            tracing=find_tracing(said.trace),
         ),
         as_json=json_lines,
     )
@@ -180,13 +180,12 @@ _HINT = (
 )
 
 
-def _work(command: tuple[str, ...], prefix: str, options: Options) -> Work:
+def _work(command: tuple[str, ...], prefix: str, said: Work) -> Work:
     from beads_workers.cli.preparation import runnable
-    from beads_workers.core import limits
     from beads_workers.core.model import is_module_name
-    from beads_workers.core.settings import Ahead, Work
+    from beads_workers.core.settings import Ahead
 
-    allow_modules, grace = options.allow_module or (), options.term_grace
+    allow_modules = said.allow_modules
     if bool(command) == bool(allow_modules):
         what = "both functions and a command" if command else "nothing to run"
         hint = "--allow-module NAME for Python functions, or -- COMMAND [ARG]..., one of them"
@@ -198,16 +197,13 @@ def _work(command: tuple[str, ...], prefix: str, options: Options) -> Work:
             )
     if prefix and command:
         raise CommandError("--prefix goes with --allow-module", "leave it out", EXIT_USAGE)
-    if (in_flight := options.in_flight or 1) > 1 and command:
+    if said.in_flight > 1 and command:
         hint = "leave it out: -n says how many commands run at once"
         raise CommandError("--in-flight goes with --allow-module", hint, EXIT_USAGE)
-    return Work(
+    return replace(
+        said,
         command=runnable(command) if command else None,
-        functions_ahead=Ahead.MODULES if allow_modules and in_flight == 1 else "",
-        in_flight=in_flight,
-        timeout_seconds=options.timeout,
-        term_grace_seconds=limits.TERM_GRACE_SECONDS if grace is None else grace,
-        allow_modules=allow_modules,
+        functions_ahead=Ahead.MODULES if allow_modules and said.in_flight == 1 else "",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 
 from beads_workers.checks.combinations import meaningless, of_agents
 from beads_workers.checks.rules import Check, misused
@@ -24,7 +25,7 @@ def find_executors(options: Options, absolute: Absolute) -> Work | Check:
     ``absolute`` makes the path of a command valid from any folder. Whether the command can be run
     is not checked here.
     """
-    executors = tuple(_executor(text, absolute) for text in options.executor or ())
+    executors = tuple(_executor(text, absolute) for text in options.executor)
     names = [each.name for each in executors]
     for name in names:
         if names.count(name) > 1:
@@ -32,8 +33,8 @@ def find_executors(options: Options, absolute: Absolute) -> Work | Check:
             return misused("executor", text, "write --executor NAME=rrq:CMD")
     others = {
         "a command": options.command,
-        "--verify": options.verify,
-        "--allow-module": options.allow_module,
+        "--verify": options.work.verify,
+        "--allow-module": options.work.allow_modules,
     }
     wrong = meaningless(
         {**others, **of_agents(options)},
@@ -42,20 +43,16 @@ def find_executors(options: Options, absolute: Absolute) -> Work | Check:
     )
     if wrong is not None:
         return wrong
-    if options.function is not None and find(route(options.function)[0], executors) is None:
-        text = f"--function {options.function}: no such executor"
+    function = options.work.function
+    if function is not None and find(route(function)[0], executors) is None:
+        text = f"--function {function}: no such executor"
         return misused("executor", text, f"known: {', '.join(names)}")
-    return Work(
-        timeout_seconds=options.timeout,
-        executors=executors,
-        in_flight=options.in_flight or 1,
-        function=options.function,
-    )
+    return replace(options.work, executors=executors)
 
 
 def commands_of(options: Options) -> list[tuple[str, ...]]:
     """Return the command of each executor, in words as they were typed."""
-    return [_executor(text, lambda argv: argv).argv for text in options.executor or ()]
+    return [_executor(text, lambda argv: argv).argv for text in options.executor]
 
 
 def shown_executors(work: Work) -> str:

@@ -67,7 +67,7 @@ class LookBeforeTrains:
         return {lead.found for leads in self._proved for lead in leads}
 
     def _start(self, leads: tuple[Lead, ...], commit: str) -> None:
-        self._process = start_proof(self.settings, commit, self.settings.landing.jobs)
+        self._process = start_proof(self.settings, commit, self.settings.landing.rules.jobs)
         self._of = leads
         self.selector.register(self._process.output, selectors.EVENT_READ, self._read)
 

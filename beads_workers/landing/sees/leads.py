@@ -119,7 +119,9 @@ def _environments(top: Path, verify: str, worktrees: Worktrees) -> Iterator[Path
             yield from (at / n for n in (".venv", "venv", "env", ".env") if (at / n).is_dir())
     active = [os.environ[n] for n in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(n)]
     yield from map(Path, active)
-    line = re.sub(r"\$\{?BW_CHECKOUT[^}/]*(/\}|\})?", f"{project}/", f"{verify} {worktrees.setup}")
+    line = re.sub(
+        r"\$\{?BW_CHECKOUT[^}/]*(/\}|\})?", f"{project}/", f"{verify} {worktrees.rules.setup}"
+    )
     for word in re.findall(r"/[^\s;&|()<>'\"=]+/bin(?=/)", line):
         yield Path(word).parent
     for program in ("python3", "python"):

@@ -76,7 +76,7 @@ class Prover:
         worktrees, verify = self.settings.worktrees, self.settings.verify or ""
         self.top = top_of(worktrees)
         self.leads = find_leads(worktrees, verify)
-        lines = f"{verify} {worktrees.setup or ''}"
+        lines = f"{verify} {worktrees.rules.setup or ''}"
         self.sources = find_sources(worktrees.common, self.commit, lines, worktrees.prefix)
         if not self.sources.files:
             return Proof(Sight.UNKNOWN, ("it has no sources that could be broken",))

@@ -166,7 +166,7 @@ def _carry_out(
 
 def _batches(settings: LanderSettings, orders: Orders) -> Sequence[Orders]:
     """Return the orders side by side, or one by one if only one gate may run at a time."""
-    return [orders] if settings.landing.jobs > 1 else [(order,) for order in orders]
+    return [orders] if settings.landing.rules.jobs > 1 else [(order,) for order in orders]
 
 
 def _run(

@@ -16,8 +16,8 @@ def _open(opening: Opening) -> Source:
         filters=settings.filters,
         listed_max=opening.listed_max,
         call_log=opening.call_log,
-        call_seconds=settings.bd_seconds,
-        shared=settings.shared,
+        call_seconds=settings.tracking.bd_seconds,
+        shared=settings.tracking.shared,
         with_details=settings.work.reads_issues,
     )
 

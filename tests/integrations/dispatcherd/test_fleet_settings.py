@@ -17,7 +17,6 @@ from beads_workers.core.settings import FleetSettings
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.fleet_settings import prepare_dispatcherd
-from beads_workers.options import Options
 from tests.support.trust import TRUSTED
 
 YAML = """
@@ -38,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prepared(folder: Path, issues: tuple[str, ...] = (), **options: Any) -> FleetSettings:
-    said = Options(**{"source": "dispatcherd:d.yml", "allow_module": ("deeds",), **options})
+    said = {"source": "dispatcherd:d.yml", "allow_module": ("deeds",), **options}
     return prepare_dispatcherd(resolve(said, folder, TRUSTED), issues, owned=True)
 
 

@@ -10,7 +10,7 @@ from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
 from beads_workers.integrations.hero.fleet_settings import find_queue, find_scripts, prepare_hero
-from beads_workers.options import FILE_NAME, Options, Resolved
+from beads_workers.options import FILE_NAME, Resolved
 from tests.support.trust import TRUSTED
 
 TABLE = """
@@ -27,7 +27,7 @@ command = ["cat"]
 
 def resolve_with(folder: Path, source: str, table: str = "", **options: object) -> Resolved:
     (folder / FILE_NAME).write_text(table)
-    return resolve(Options(source=source, **options), folder, TRUSTED)  # type: ignore[arg-type]
+    return resolve({"source": source, **options}, folder, TRUSTED)
 
 
 @pytest.mark.parametrize(

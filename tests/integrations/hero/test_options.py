@@ -11,7 +11,7 @@ from beads_workers.cli.config import render, resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.core.scripts import Context, LogRoot, ResourceLimits
 from beads_workers.integrations.hero.options import HeroTable
-from beads_workers.options import FILE_NAME, Options
+from beads_workers.options import FILE_NAME
 from tests.support.mistakes import Mistake
 from tests.support.trust import TRUSTED
 
@@ -45,7 +45,7 @@ SHELL = '[hero.contexts.sh]\ncommand = ["sh"]\n'
 
 def read(folder: Path, text: str) -> HeroTable:
     (folder / FILE_NAME).write_text(text)
-    found = resolve(Options(), folder, TRUSTED).options.tables["hero"]
+    found = resolve({}, folder, TRUSTED).options.tables["hero"]
     assert found is not None
     return found
 
@@ -79,7 +79,7 @@ def test_everything_that_it_may_say_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [WHOLE, "[hero]\n", SHELL, f"{SHELL}env = []\n"])
 def test_what_is_shown_of_it_says_the_same_again(tmp_path: Path, text: str) -> None:
     table = read(tmp_path, text)
-    shown = "\n".join(render(resolve(Options(), tmp_path, TRUSTED), origin=False))
+    shown = "\n".join(render(resolve({}, tmp_path, TRUSTED), origin=False))
     assert read(tmp_path, shown) == table
     assert tomllib.loads(shown)["hero"].keys() == table.as_table().keys()
 
@@ -108,7 +108,7 @@ def test_what_is_shown_of_it_says_the_same_again(tmp_path: Path, text: str) -> N
 def test_a_mistake_is_refused_and_named(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / FILE_NAME).write_text(text)
     with pytest.raises(CommandError) as caught:
-        resolve(Options(), tmp_path, TRUSTED)
+        resolve({}, tmp_path, TRUSTED)
     assert caught.value.exit_code == 2
     assert told in caught.value.hint
     assert caught.value.hint.count("a table") <= 1

@@ -8,7 +8,7 @@ import pytest
 
 from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
-from beads_workers.options import FILE_NAME, Options
+from beads_workers.options import FILE_NAME
 from tests.support.trust import TRUSTED
 
 
@@ -29,7 +29,7 @@ def test_executors_may_be_tables(tmp_path: Path) -> None:
         command = "rrq-runner --settings x.y"
         """,
     )
-    executors = resolve(Options(), tmp_path, TRUSTED).options.executor
+    executors = resolve({}, tmp_path, TRUSTED).options.executor
     assert executors == ("py=rrq:serve --with 'a word'", "new=rrq2:rrq-runner --settings x.y")
 
 
@@ -40,4 +40,4 @@ def test_executors_may_be_tables(tmp_path: Path) -> None:
 def test_an_executor_that_says_no_program_is_refused(tmp_path: Path, value: str) -> None:
     write(tmp_path, f"executor = {value}")
     with pytest.raises(CommandError, match="executor cannot be"):
-        resolve(Options(), tmp_path, TRUSTED)
+        resolve({}, tmp_path, TRUSTED)
