@@ -21,7 +21,7 @@ class RunEnding:
     ``status``: the exit status; None if ``signal`` ended it. ``clock``: the clock of ours that
     ended it: ``timeout``, ``stall``, ``result`` (it lingered after its result), else empty.
     ``changed``: whether there is a commit or a change; None if that is unknown. ``at``: epoch
-    seconds. ``zone``: of the process, for times of day in its texts.
+    seconds. ``zone``: of the process, for times of day in its texts; None: that of this machine.
     """
 
     status: int | None
@@ -29,17 +29,18 @@ class RunEnding:
     clock: str = ""
     changed: bool | None = None
     at: float = 0.0
-    zone: tzinfo = UTC
+    zone: tzinfo | None = UTC
 
 
 @value
 class Verdict:
     """Verdict on a run. ``why``: one short sentence for people; ``text``: the agent's answer.
 
-    ``until``: when a limit ends, in epoch seconds; None if that is unknown. ``session_lost``: the
-    next run must begin a new session; nothing was tried in this one. ``window``: of a limit, as in
-    ``Limit``; ``model``: the only one that it is for. Both are empty if unknown. ``question``: what
-    it asked a person by a tool; ``call``: as in ``FinalResult``.
+    ``until``: when a limit ends, in epoch seconds; None if that is unknown. ``doubted``: as in
+    ``AccountRefusal``. ``session_lost``: the next run must begin a new session; nothing was tried
+    in this one. ``window``: of a limit, as in ``Limit``; ``model``: the only one that it is for.
+    Both are empty if unknown. ``question``: what it asked a person by a tool; ``call``: as in
+    ``FinalResult``.
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class Verdict:
     model: str = ""
     question: str = ""
     call: str = ""
+    doubted: bool = False
 
 
 WINDOWS = {
@@ -61,6 +63,10 @@ WINDOWS = {
     "overage": "limit of extra usage",
 }
 """Windows of accounts as people know them."""
+
+_LASTS = {"five_hour": 5 * 3600.0}
+_LASTS_MOST = 7 * 86_400.0
+"""Longest time to the reset of a window, in seconds; without an own one, that of a week."""
 
 CLOCKS = {
     "timeout": "it ran into its time-out",
@@ -203,9 +209,13 @@ def _limited(failure: RunFailure, why: str, tally: Tally, ending: RunEnding) -> 
     full = [limit for limit in tally.limits.values() if limit.rejected]
     window, model = (full[-1].window, full[-1].model) if full else ("", "")
     until = failure.until or reset(failure.text, ending.at, ending.zone)
-    if until and ending.at and until > ending.at + RESET_SECONDS_MAX:
+    wait = until - ending.at if until and ending.at else 0.0
+    if wait > RESET_SECONDS_MAX:
         until = None
-    return Verdict(Kind.LIMITED, why, until, tally.text, window=window, model=model)
+    doubted = failure.until is None or wait > _LASTS.get(window, _LASTS_MOST)
+    return Verdict(
+        Kind.LIMITED, why, until, tally.text, window=window, model=model, doubted=doubted
+    )
 
 
 def _unfinished(tally: Tally, ending: RunEnding) -> Verdict:

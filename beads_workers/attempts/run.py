@@ -404,6 +404,7 @@ class AgentAttempt:
             money=money,
             unpriced=unpriced,
             until=verdict.until,
+            doubted=verdict.doubted,
             window=WINDOWS.get(verdict.window, verdict.window),
             limited_model=verdict.model or self._missing_model(verdict),
             verify=self._asked.verify or "",

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,27 @@ def test_a_limit_costs_nothing_and_the_fleet_goes_on_after_its_reset(
     assert len(fleet.journal("account_opened")) == 1
     began = [row["t"] for row in fleet.journal("started") if row["t"] > closed[0]["t"] + 1]
     assert min(began) >= closed[0]["until"]
+
+
+@pytest.mark.parametrize("late", [15, 300])
+def test_a_reset_in_words_that_has_just_passed_is_not_that_of_tomorrow(
+    start: Any, project: AgentProject, api: ModelApi, late: int
+) -> None:
+    """codex names its reset to the minute, as a time of day; the provider opens later."""
+    account = api.account(project.environment["STUB_KEY"])
+    project.issues('write a.py "a"', 'write b.py "b"')
+    passed = time.time() % 60 + max(0, late - 15)
+    account.close("primary", -passed, late=passed + 15)
+    options = ("--agent", "codex", "--until-empty", "--no-land", "--probe", "10s")
+    fleet: Fleet = start(project, "-n", "2", *options, "--reset-grace", "3s")
+    assert fleet.wait(90) == 0, fleet.said()
+    assert project.statuses() == ["closed"] * 2
+    assert sum(end.get("charged", 0) for end in fleet.journal("finished")) == 0
+    (opened,) = fleet.journal("account_opened")
+    assert opened["t"] - account.opens < 10 + 10, (
+        "one probe, and a start of codex on a busy machine"
+    )
+    assert account.refused["limit"] <= 2 + 4, "two attempts met it; then one canary after the other"
 
 
 def test_the_next_agent_takes_over_at_a_limit(
