@@ -179,7 +179,7 @@ _SENTENCES = re.compile(r"(?<=[.!?])[*_`)\"']* +(?=[*_`(\"']*[A-Z])")
 _QUESTION = re.compile(r"[?\uff1f][\s*_`)\"']*$")
 _OFFERS = re.compile(
     r"\banything (?:else|more)\b|\b(?:any|other|further|more) (?:changes|help|questions)\b"
-    r"|\b(?:feel free|let me know|tell me)\b[^?]*\bif\b|\b(?:do|work on) next\b",
+    r"|\b(?:feel free|let me know|tell me)\b[^?]{0,60}\bif\b|\b(?:do|work on) next\b",
     re.IGNORECASE,
 )
 _REQUESTS = re.compile(
