@@ -18,9 +18,9 @@ RESET_SECONDS_MAX = 40 * 86_400.0
 """Longest time to a reset, in seconds. No limit is longer than a month: a later reset was misread,
 and counts as unknown."""
 
-SLACK_SECONDS = 60.0
-"""Tolerance in seconds. Texts have minutes: a moment that passed less than a minute ago is meant,
-not the same time tomorrow."""
+PASSED_SECONDS = 3600.0
+"""How long ago a reset may be, in seconds: providers open late, and texts have no seconds. A time
+that has just passed is meant, not the same time tomorrow."""
 
 _SEARCHED_CHARS = 4000
 
@@ -121,20 +121,21 @@ def sentence(text: str, chars_max: int = 160) -> str:
 # --- resets ---------------------------------------------------------------------------------------
 
 
-def reset(text: str, now: float, zone: tzinfo) -> float | None:
+def reset(text: str, now: float, zone: tzinfo | None) -> float | None:
     """Return when the limit in ``text`` ends, in epoch seconds; None if the text does not say.
 
-    ``now``: when it was said. ``zone``: of the process that said it, for times without a zone. A
-    time without a date is the next such moment; no result is more than ``SLACK_SECONDS`` ago.
+    ``now``: when it was said. ``zone``: of the process that said it, for times without a zone;
+    None: the zone of this machine. A time without a date is the nearest such moment that is at most
+    ``PASSED_SECONDS`` ago; so is every result.
     """
     text = text[-_SEARCHED_CHARS:]
     for moment in _moments(text, now, zone):
-        if now - SLACK_SECONDS < moment <= now + RESET_SECONDS_MAX:
+        if now - PASSED_SECONDS < moment <= now + RESET_SECONDS_MAX:
             return moment
     return None
 
 
-def _moments(text: str, now: float, zone: tzinfo) -> Iterator[float]:
+def _moments(text: str, now: float, zone: tzinfo | None) -> Iterator[float]:
     """Yield the moments that the text may mean, the surest first."""
     for match in _EPOCH.finditer(text):
         yield float(match[1])
@@ -143,7 +144,8 @@ def _moments(text: str, now: float, zone: tzinfo) -> Iterator[float]:
     for match in _AT.finditer(text):
         hour, minute = _time_of_day(match)
         if hour is not None:
-            yield from _next(match, (hour, minute), now, _zone(match["zone"]) or zone)
+            moments = _around(match, (hour, minute), now, _zone(match["zone"]) or zone)
+            yield from sorted(moments, key=lambda moment: abs(moment - now))
 
 
 def _time_of_day(match: re.Match[str]) -> tuple[int | None, int]:
@@ -157,8 +159,10 @@ def _time_of_day(match: re.Match[str]) -> tuple[int | None, int]:
     return (hour, minute) if hour < 24 and minute < 60 else (None, 0)
 
 
-def _next(match: re.Match[str], time: tuple[int, int], now: float, zone: tzinfo) -> Iterator[float]:
-    """Yield the next moments at that time of day, in their order."""
+def _around(
+    match: re.Match[str], time: tuple[int, int], now: float, zone: tzinfo | None
+) -> Iterator[float]:
+    """Yield the moments around now with that time of day, and that date if there is one."""
     today = datetime.fromtimestamp(now, zone)
     if match["month"] is None:
         days = [(today + timedelta(days=n)).date() for n in (-1, 0, 1, 2)]
@@ -170,11 +174,8 @@ def _next(match: re.Match[str], time: tuple[int, int], now: float, zone: tzinfo)
     for date in dates:
         try:
             first = datetime(*date, *time, tzinfo=zone)
-            second = first.replace(fold=1)
             yield first.timestamp()
-            # An hour that comes twice: if the first one has passed, the second one is meant.
-            if second.utcoffset() != first.utcoffset() and second.timestamp() > first.timestamp():
-                yield second.timestamp()
+            yield first.replace(fold=1).timestamp()  # An hour may come twice.
         except (ValueError, OverflowError):
             continue
 

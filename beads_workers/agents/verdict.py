@@ -7,6 +7,7 @@ of its tools. It exits with 1 for a limit, a login, an overload and its own caps
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, tzinfo
 
 from beads_workers.agents.events import Kind, RunFailure, Tally
@@ -21,7 +22,7 @@ class RunEnding:
     ``status``: the exit status; None if ``signal`` ended it. ``clock``: the clock of ours that
     ended it: ``timeout``, ``stall``, ``result`` (it lingered after its result), else empty.
     ``changed``: whether there is a commit or a change; None if that is unknown. ``at``: epoch
-    seconds. ``zone``: of the process, for times of day in its texts.
+    seconds. ``zone``: of the process, for times of day in its texts; None: that of this machine.
     """
 
     status: int | None
@@ -29,17 +30,18 @@ class RunEnding:
     clock: str = ""
     changed: bool | None = None
     at: float = 0.0
-    zone: tzinfo = UTC
+    zone: tzinfo | None = UTC
 
 
 @value
 class Verdict:
     """Verdict on a run. ``why``: one short sentence for people; ``text``: the agent's answer.
 
-    ``until``: when a limit ends, in epoch seconds; None if that is unknown. ``session_lost``: the
-    next run must begin a new session; nothing was tried in this one. ``window``: of a limit, as in
-    ``Limit``; ``model``: the only one that it is for. Both are empty if unknown. ``question``: what
-    it asked a person by a tool; ``call``: as in ``FinalResult``.
+    ``until``: when a limit ends, in epoch seconds; None if that is unknown. ``doubted``: as in
+    ``AccountRefusal``. ``session_lost``: the next run must begin a new session; nothing was tried
+    in this one. ``window``: of a limit, as in ``Limit``; ``model``: the only one that it is for.
+    Both are empty if unknown. ``question``: what it asked a person by a tool; ``call``: as in
+    ``FinalResult``.
     """
 
     kind: Kind
@@ -51,6 +53,7 @@ class Verdict:
     model: str = ""
     question: str = ""
     call: str = ""
+    doubted: bool = False
 
 
 WINDOWS = {
@@ -62,6 +65,10 @@ WINDOWS = {
 }
 """Windows of accounts as people know them."""
 
+_LASTS = {"five_hour": 5 * 3600.0}
+_LASTS_MOST = 7 * 86_400.0
+"""Longest time to the reset of a window, in seconds; without an own one, that of a week."""
+
 CLOCKS = {
     "timeout": "it ran into its time-out",
     "stall": "it said nothing for too long",
@@ -71,14 +78,23 @@ CLOCKS = {
 
 def judge(tally: Tally, ending: RunEnding) -> Verdict:
     """Return the verdict, in the order of ``Kind``. A run without a good result has failed
-    somehow."""
-    result = tally.result
-    if result is None or not result.ok:
-        failure = _failure(tally)
-        return _failed(failure, tally, ending) if failure else _unfinished(tally, ending)
-    if why := _cut_short(ending):
-        return Verdict(Kind.UNFINISHED, why, text=tally.text)
-    return succeeded(tally, ending)
+    somehow.
+
+    ``DONE`` with a ``why``: the work may be there, but the process failed and nothing says why.
+    Only the caller can prove the work.
+    """
+    result, why = tally.result, _cut_short(ending)
+    is_good = result is not None and result.ok
+    if not is_good and (failure := _failure(tally)):
+        return _failed(failure, tally, ending)
+    # It reported its end, or it is a version that prints nothing; so it was not cut short.
+    has_ended = result is not None or not (tally.began or tally.printed)
+    if has_ended and ending.status and not ending.clock and ending.changed:
+        found = succeeded(tally, ending)
+        return replace(found, why=why) if found.kind is Kind.DONE else found
+    if not is_good:
+        return _unfinished(tally, ending)
+    return Verdict(Kind.UNFINISHED, why, text=tally.text) if why else succeeded(tally, ending)
 
 
 def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
@@ -94,7 +110,7 @@ def succeeded(tally: Tally, ending: RunEnding) -> Verdict:
         return Verdict(Kind.UNFINISHED, f"refused: {tools}; nothing changed", text=tally.text)
     if tally.asked and not outcome and not ending.changed:
         return _asked(tally, "\n".join(dict.fromkeys(tally.asked)))
-    if not outcome and not ending.changed and (asked := last_question(tally.text)):
+    if not outcome and not ending.changed and (asked := last_question(tally.text, changed=False)):
         return Verdict(Kind.QUESTION, sentence(asked), text=tally.text)
     if ending.changed is False or (outcome == "no change needed" and not ending.changed):
         why = sentence(reason or tally.text) or "it changed nothing"
@@ -137,15 +153,50 @@ QUESTION_CHARS_MAX = 2000
 """Maximum length of a question: people read it in a notification and on a small screen."""
 
 
-def last_question(text: str) -> str:
-    """Return the question that ends an answer, before the outcome line; "" if there is none."""
+def last_question(text: str, *, changed: bool = True) -> str:
+    """Return the sentence that asks a person at the end of an answer, before the outcome line; ""
+    if there is none. An offer ("Anything else?") asks nothing.
+
+    ``changed``: there is work, so the answer has to end with the question itself. Without a change,
+    choices may follow, a request ("let me know"), and what the agent would do then.
+    """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines and _OUTCOME.match(lines[-1]):
         lines.pop()
-    return lines[-1] if lines and _QUESTION.search(lines[-1]) else ""
+    for line in reversed(lines[-_LINES_SEARCHED:]):
+        for said in [line] if _CHOICE.match(line) else reversed(_SENTENCES.split(line)):
+            if _OFFERS.search(said):
+                continue
+            if _QUESTION.search(said) or (not changed and _REQUESTS.search(said)):
+                return said
+            if changed or not (_CHOICE.match(said) or _FOLLOWS.match(said)):
+                return ""
+    return ""
 
 
-_QUESTION = re.compile(r"\?[\s*_`)\"']*$")
+_LINES_SEARCHED = 20
+_SENTENCES = re.compile(r"(?<=[.!?])[*_`)\"']* +(?=[*_`(\"']*[A-Z])")
+_QUESTION = re.compile(r"[?\uff1f][\s*_`)\"']*$")
+_OFFERS = re.compile(
+    r"\banything (?:else|more)\b|\b(?:any|other|further|more) (?:changes|help|questions)\b"
+    r"|\b(?:feel free|let me know|tell me)\b[^?]{0,60}\bif\b|\b(?:do|work on) next\b",
+    re.IGNORECASE,
+)
+_REQUESTS = re.compile(
+    r"\b(?:let me know|tell me (?:how|what|where|whether|which|who)"
+    r"|please (?:advise|answer|choose|clarify|confirm|decide|provide|reply|specify|tell)"
+    r"|(?:need|await|waiting for|without) (?:your|an?|more|some|further)\b.{0,40}\b(?:answer"
+    r"|approval|choice|clarification|confirmation|decision|details|guidance|information|input))\b",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(r"[*_`>\s]*(?:[-+*\u2022]|\w{1,2}[.):]|option \w)\s|\(")
+_FOLLOWS = re.compile(
+    r"[*_`\s]*(?:i (?:can|could|will|would)|i.{0,6} (?:not|waiting)|i.d|i.ll|i \w+n.t|both|either"
+    r"|if|my|no|nothing|once|or|otherwise|reply|then|until|without)\b",
+    re.IGNORECASE,
+)
+"""Beginnings of sentences that may stand behind a question: what the agent did not do, or would
+do."""
 
 
 def of_text(text: str, kind: Kind = Kind.UNFINISHED) -> RunFailure:
@@ -203,9 +254,13 @@ def _limited(failure: RunFailure, why: str, tally: Tally, ending: RunEnding) -> 
     full = [limit for limit in tally.limits.values() if limit.rejected]
     window, model = (full[-1].window, full[-1].model) if full else ("", "")
     until = failure.until or reset(failure.text, ending.at, ending.zone)
-    if until and ending.at and until > ending.at + RESET_SECONDS_MAX:
+    wait = until - ending.at if until and ending.at else 0.0
+    if wait > RESET_SECONDS_MAX:
         until = None
-    return Verdict(Kind.LIMITED, why, until, tally.text, window=window, model=model)
+    doubted = failure.until is None or wait > _LASTS.get(window, _LASTS_MOST)
+    return Verdict(
+        Kind.LIMITED, why, until, tally.text, window=window, model=model, doubted=doubted
+    )
 
 
 def _unfinished(tally: Tally, ending: RunEnding) -> Verdict:

@@ -251,10 +251,22 @@ class AgentAttempt:
         money = self._asked.money
         if money is not None:
             money = max(0.01, money - (self._around.usage.spent()[1] or 0.0))
+        began = self._place.head() if self._asked.verify is not None else ""
         self._place.rest(on=False)
         verdict = self._worker.work(prompt, resume=resume, money=money)
         self._asked_of_us += self._worker.tally.asked
+        if verdict.kind is Kind.DONE and verdict.why and not self._can_prove(began):
+            return replace(verdict, kind=Kind.UNFINISHED)
         return verdict
+
+    def _can_prove(self, began: str) -> bool:
+        """Return whether ``--verify`` may call work done whose agent failed at its end: the agent
+        has committed all of it since that commit."""
+        asked = self._asked
+        if asked.verify is None or asked.independent or not self._place.own:
+            return False
+        head, _, files = self._place.status()
+        return head != began and not files
 
     # --- checks -----------------------------------------------------------------------------------
 
@@ -369,10 +381,13 @@ class AgentAttempt:
                 return assignment.AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
             case Kind.NO_CHANGE if self._may_be_unchanged:
                 return assignment.AttemptAnswer(OutcomeKind.SUCCESS, "", receipt)
-            case Kind.NO_CHANGE if said_outcome(verdict.text)[0]:
+            case Kind.NO_CHANGE if outcome := said_outcome(verdict.text)[0]:
                 # Another attempt would say the same: a person has to look at it.
-                receipt = replace(receipt, flags=(*receipt.flags, "says that no change is needed"))
-                error = f"it says that no change is needed: {why}"
+                said = "says that no change is needed"
+                if outcome == "done":
+                    said = "changed nothing and says that it is done"
+                receipt = replace(receipt, flags=(*receipt.flags, said))
+                error = f"it {said}: {why}"
                 return assignment.AttemptAnswer(OutcomeKind.NOT_FOUND, error, receipt)
             case Kind.QUESTION if self._asked.may_ask and not self._is_told:
                 self._place.keep_for_answer()
@@ -404,6 +419,7 @@ class AgentAttempt:
             money=money,
             unpriced=unpriced,
             until=verdict.until,
+            doubted=verdict.doubted,
             window=WINDOWS.get(verdict.window, verdict.window),
             limited_model=verdict.model or self._missing_model(verdict),
             verify=self._asked.verify or "",

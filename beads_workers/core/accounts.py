@@ -256,7 +256,9 @@ class Accounts:
             return
         # A canary that was under way before this closure began proves nothing about it.
         account.canary = None
-        refusals = before.refusals + 1 if before and was_canary else 0
+        refusals = before.refusals if before else 0
+        if before and was_canary and (before.refusal.until or 0.0) <= now:
+            refusals += 1
         closed = Closed(refusal, before.since if before else now, 0.0, refusals)
         closed.probe_at = self._probe_at(account, closed)
         account.closed[refusal.model] = closed
@@ -266,21 +268,25 @@ class Accounts:
     def _probe_at(self, account: Account, closed: Closed) -> float:
         now, pace, refusal = self._effects.epoch, self._pace, closed.refusal
         spread = 1.0 + 0.5 * jitter(f"{account.account_id}{closed.refusals}")
-        if refusal.until is not None and refusal.until > now:
-            return refusal.until + pace.reset_grace_seconds * spread
+        longer = 2.0 ** min(closed.refusals, 10)
+        backed_off = pace.reset_grace_seconds * longer
+        late = None if refusal.until is None else now - refusal.until
+        if late is not None and late < 0:
+            wait = pace.reset_grace_seconds * spread - late
+            wait = max(wait, min(backed_off, pace.probe_seconds))
+            return now + (min(wait, pace.probe_seconds) if refusal.doubted else wait)
         match refusal.trouble:
             case AccountTrouble.NEEDS_PERSON:
                 delay = pace.probe_seconds
             case AccountTrouble.TRANSIENT:
-                delay = limits.TRANSIENT_DELAY_SECONDS * 2.0 ** min(closed.refusals, 10)
+                delay = limits.TRANSIENT_DELAY_SECONDS * longer
             case AccountTrouble.LIMITED:
-                # The reset is unknown, or it was announced and is late.
-                late = pace.reset_grace_seconds * 2.0 ** min(closed.refusals, 10)
-                delay = late if closed.refusals else pace.probe_seconds
-        return now + min(delay, pace.probe_seconds) * spread
+                # An announced reset that is late doubles its delay; an unknown one is probed.
+                delay = pace.probe_seconds if late is None else max(late, backed_off)
+        return now + min(delay * spread, pace.probe_seconds)
 
     def _write(self, account: Account, closed: Closed) -> None:
-        refusal = closed.refusal
+        refusal, until = closed.refusal, closed.refusal.until or 0.0
         self._effects.write(
             AccountClosed(
                 account.account_id,
@@ -288,10 +294,11 @@ class Accounts:
                 refusal.trouble.value,
                 refusal.why[: limits.ERROR_CHARS_MAX],
                 refusal.model,
-                refusal.until or 0.0,
+                until if until > self._effects.epoch else 0.0,  # One that has passed says nothing.
                 closed.probe_at,
                 closed.since,
                 self.todo(account, refusal),
+                closed.refusals,
             )
         )
 

@@ -570,7 +570,8 @@ class AccountClosed(Record):
 
     ``model``: only this model's window is used up. ``until``: the announced reset, ``probe_at``:
     when a canary may try, ``since``: when it closed first; epoch seconds, 0 for unknown. ``todo``:
-    the command by which a person fixes it, if that is known.
+    the command by which a person fixes it, if that is known. ``refusals``: as in
+    ``receipts.Closed``.
     """
 
     account: str
@@ -582,6 +583,7 @@ class AccountClosed(Record):
     probe_at: float = 0.0
     since: float = 0.0
     todo: str = ""
+    refusals: int = 0
 
 
 @value

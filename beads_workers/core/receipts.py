@@ -31,12 +31,14 @@ class AccountTrouble(Enum):
 @value
 class AccountRefusal:
     """A vendor's refusal of an attempt: ``until`` is the reset, if it was said; ``model``: only
-    this model's window is used up, "" for the whole account."""
+    this model's window is used up, "" for the whole account. ``doubted``: we worked the reset out
+    from words, or it is later than such a limit can last."""
 
     trouble: AccountTrouble
     why: str
     until: float | None = None
     model: str = ""
+    doubted: bool = False
 
 
 AccountId = NewType("AccountId", str)
@@ -46,7 +48,7 @@ AccountId = NewType("AccountId", str)
 @dataclass(slots=True)
 class Closed:
     """``probe_at``: when a canary may try.
-    ``refusals``: of canaries in a row, which come with resets that are late. ``told_by``: the run
+    ``refusals``: of canaries in a row, after the reset that was announced. ``told_by``: the run
     that found out, "" for this one."""
 
     refusal: AccountRefusal
@@ -103,8 +105,9 @@ class Receipt:
     ``agent``, ``model``, ``session``: who worked, and by which id it can be continued; ``totals``:
     the session's usage by then, as its adapter wrote it. ``money``: US dollars, None if the agent
     does not say and no prices are set; ``unpriced``: tokens of runs that are not in it, because
-    their agent was killed before it said any. ``until``: epoch seconds of a reset. ``window``:
-    which limit that is, for people; ``limited_model``: the only model that it closes. ``branch``,
+    their agent was killed before it said any. ``until``: epoch seconds of a reset;
+    ``doubted``: as in ``AccountRefusal``. ``window``: which limit that is, for people;
+    ``limited_model``: the only model that it closes. ``branch``,
     ``commits`` (the newest last), ``diffstat``: the work; ``base``, ``head``: the commit that it
     began with, and the last one; ``tree``: of ``head``; ``verify`` and ``verified``: the command,
     and whether it passed on that tree; ``independent``: it passes whatever is in the sources.
@@ -128,6 +131,7 @@ class Receipt:
     money: float | None = None
     unpriced: int = 0
     until: float | None = None
+    doubted: bool = False
     window: str = ""
     limited_model: str = ""
     branch: str = ""
@@ -164,7 +168,7 @@ class Receipt:
         # The name of the window is short; the agent's words repeat the reset. The sentence goes on
         # with ours: "until 03:20".
         why = ((trouble is AccountTrouble.LIMITED and self.window) or self.why).rstrip(". ")
-        return AccountRefusal(trouble, why, self.until, self.limited_model)
+        return AccountRefusal(trouble, why, self.until, self.limited_model, self.doubted)
 
 
 INDEPENDENT = "by a check that does not depend on the sources"
@@ -303,6 +307,7 @@ _READERS: dict[str, Any] = {
     "verified": _flag,
     "independent": _flag,
     "was_cut": _flag,
+    "doubted": _flag,
     "rounds": _count,
     "unpriced": _count,
 }

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.core.events import AccountTold, Event, Warned
-from beads_workers.core.framing import as_number
+from beads_workers.core.framing import as_integer, as_number
 from beads_workers.core.journal import AccountClosed, AccountOpened
 from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
 
@@ -127,6 +127,7 @@ class AccountFile:
             "until": refusal.until,
             "since": closed.since,
             "probe_at": closed.probe_at,
+            "refusals": closed.refusals,
             "run": closed.told_by or self._run_id,
         }
 
@@ -164,7 +165,9 @@ class SharedAccounts:
             refusal = AccountRefusal(trouble, record.why, record.until or None, record.model)
             learned = self._read.get(account, [])
             told_by = next((c.told_by for c in learned if _stands(c) == _place(record)), "")
-            closed[record.model] = Closed(refusal, record.since, record.probe_at, told_by=told_by)
+            closed[record.model] = Closed(
+                refusal, record.since, record.probe_at, record.refusals, told_by
+            )
         self._unwritten.add(account)
 
     def flush(self) -> None:
@@ -222,4 +225,4 @@ def _read_rows(rows: object) -> Iterator[Closed]:
             continue
         why, model, run = texts
         refusal = AccountRefusal(trouble, why, as_number(row.get("until")), model)
-        yield Closed(refusal, since, probe_at, told_by=run)
+        yield Closed(refusal, since, probe_at, max(0, as_integer(row.get("refusals")) or 0), run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -111,8 +112,11 @@ def at(text: str, now: datetime = NOW, zone: ZoneInfo | None = None) -> datetime
     ("text", "expected"),
     [
         ("You've hit your 5-hour limit · resets 10:22am (UTC)", (11, 22, 10, 22)),
-        ("resets 9:30am (UTC)", (11, 23, 9, 30)),
+        ("resets 9:30am (UTC)", (11, 22, 9, 30)),
         ("resets 9:33am (UTC)", (11, 22, 9, 33)),
+        ("resets 8:34am (UTC)", (11, 22, 8, 34)),
+        ("resets 8:33am (UTC)", (11, 23, 8, 33)),
+        ("try again at Nov 22nd, 2026 9:20 AM.", (11, 22, 9, 20)),
         ("5-hour limit reached ∙ resets 2am", (11, 23, 2, 0)),
         ("resets 12am", (11, 23, 0, 0)),
         ("resets 12:05pm", (11, 22, 12, 5)),
@@ -132,7 +136,7 @@ def at(text: str, now: datetime = NOW, zone: ZoneInfo | None = None) -> datetime
         ("try again in 1 day, 4 hours and 5 minutes", (11, 23, 13, 38)),
     ],
 )
-def test_a_reset_is_the_next_such_moment(text: str, expected: tuple[int, ...]) -> None:
+def test_a_reset_is_the_nearest_such_moment(text: str, expected: tuple[int, ...]) -> None:
     found = at(text)
     assert found is not None
     assert (found.month, found.day, found.hour, found.minute) == expected
@@ -155,17 +159,28 @@ def test_new_year_is_passed() -> None:
     eve = datetime(2026, 12, 31, 23, 59, 50, tzinfo=UTC)
     assert at("resets Jan 2, 3am", eve) == datetime(2027, 1, 2, 3, tzinfo=UTC)
     after = datetime(2027, 1, 1, 0, 0, 20, tzinfo=UTC)
-    assert at("resets Dec 31, 11:59pm", after) is None
-    assert at("resets 11:59pm", after) == datetime(2027, 1, 1, 23, 59, tzinfo=UTC)
+    last = datetime(2026, 12, 31, 23, 59, tzinfo=UTC)
+    assert at("resets Dec 31, 11:59pm", after) == at("resets 11:59pm", after) == last
+    assert at("resets Dec 31, 10:59pm", after) is None
 
 
-def test_an_hour_that_comes_twice_is_the_first_one_until_that_is_over() -> None:
+def test_an_hour_that_comes_twice_is_the_nearest_one() -> None:
     """On 2026-10-25 Berlin has 02:30 at 00:30 and again at 01:30 UTC."""
-    before = datetime(2026, 10, 25, 0, 10, tzinfo=UTC)
-    between = datetime(2026, 10, 25, 0, 40, tzinfo=UTC)
-    text = "resets 2:30am"
-    assert at(text, before, BERLIN) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
-    assert at(text, between, BERLIN) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
+    first, second = (datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1))
+    for minutes, expected in ((-20, first), (10, first), (40, second), (70, second)):
+        now = first + timedelta(minutes=minutes)
+        assert at("resets 2:30am", now, BERLIN) == expected
+
+
+def test_without_a_zone_the_rules_of_this_machine_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold at the reset, and not only now: New York's clocks go forward in between."""
+    now = datetime(2027, 3, 14, 4, 0, tzinfo=UTC)
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        found = texts.reset("try again at 3:30 AM.", now.timestamp(), None)
+    time.tzset()
+    assert found == datetime(2027, 3, 14, 7, 30, tzinfo=UTC).timestamp()
 
 
 def test_an_hour_that_is_left_out_does_not_lose_a_day() -> None:
@@ -202,14 +217,14 @@ def test_a_moment_that_a_program_writes_is_read_back(
         else {0}
     )
     assert abs(found - whole_minute) in overlap
-    assert found > now - texts.SLACK_SECONDS
+    assert found > now - texts.PASSED_SECONDS
 
 
 @settings(deadline=None)
 @given(st.text(max_size=60), MOMENTS, ZONES)
 def test_no_text_raises_or_leads_far(text: str, now: int, zone: ZoneInfo) -> None:
     found = texts.reset(f"resets {text}", float(now), zone)
-    assert found is None or now - texts.SLACK_SECONDS < found <= now + texts.RESET_SECONDS_MAX
+    assert found is None or now - texts.PASSED_SECONDS < found <= now + texts.RESET_SECONDS_MAX
 
 
 @settings(deadline=None)
@@ -218,4 +233,4 @@ def test_no_text_raises_or_leads_far(text: str, now: int, zone: ZoneInfo) -> Non
 )
 def test_nothing_that_looks_like_a_reset_raises(text: str, now: int, zone: ZoneInfo) -> None:
     found = texts.reset(text, float(now), zone)
-    assert found is None or now - texts.SLACK_SECONDS < found <= now + texts.RESET_SECONDS_MAX
+    assert found is None or now - texts.PASSED_SECONDS < found <= now + texts.RESET_SECONDS_MAX

@@ -46,7 +46,8 @@ def test_exit_status_0_alone_is_never_done() -> None:
 
 
 def test_a_result_is_not_believed_where_the_process_ended_otherwise() -> None:
-    assert judged(GOOD, ending=verdict.RunEnding(1, changed=True)).why == "it exited with status 1"
+    found = judged(GOOD, ending=verdict.RunEnding(1, changed=False))
+    assert (found.kind, found.why) == (Kind.UNFINISHED, "it exited with status 1")
     assert (
         judged(GOOD, ending=verdict.RunEnding(None, 9, changed=True)).why
         == "it was ended by signal 9"
@@ -146,6 +147,77 @@ def test_the_outcome_stands_in_the_last_line(text: str, outcome: tuple[str, str]
 )
 def test_a_question_at_the_end_of_an_answer_is_known(text: str, question: str) -> None:
     assert verdict.last_question(text) == question
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which currency should the cart use?",
+        "Should it be FOO or BAR? Please tell me which one you want.",
+        "Which of these do you prefer?\n\n1. FOO: as the library calls it\n2. BAR",
+        "Which key?\n- FOO\n- BAR\n\nI have not changed anything yet.",
+        "I need to know which key to use before I can proceed. Let me know.",
+        "I can't proceed without your decision on the name of the key.",
+        "Before I start: euros or dollars? Once I know, I'll implement it.",
+        "**Question:** should the cart use euros or dollars?\n\nI'll go on once you've answered.",
+        "Do you want A or B? If you prefer A, I will also need the path.",
+        "通貨は何ですか？",
+        "Please confirm that I may delete the table.",
+        "Would you like me to go ahead with option B? (It deletes data.)",
+        "It does not say which currency. I need your input on that before changing anything.",
+        "Which one should I take? Is there anything else I should know?",
+        "Which currency should the cart use?\n\nA) euros\nB) dollars\n\nReply with A or B.",
+    ],
+)
+def test_an_agent_that_changed_nothing_and_asks_in_plain_words_waits_for_a_person(
+    text: str,
+) -> None:
+    nothing = verdict.RunEnding(0, changed=False)
+    found = judged(FinalResult(text, True), ending=nothing)
+    assert (found.kind, bool(found.why)) == (Kind.QUESTION, True)
+    assert kind(FinalResult(f"{text}\nOutcome: done", True), ending=nothing) is Kind.NO_CHANGE
+    assert kind(FinalResult(text, True)) is Kind.DONE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Done.",
+        "I have written it and all tests pass. Is there anything else you would like me to do?",
+        "Everything was done already. Let me know if you need anything else.",
+        "Why did it fail? Because the file was there already. Nothing to do.",
+        'The issue says "Why does it fail?" It no longer does.',
+        "It does not work.",
+        "I cannot help with this.",
+        "",
+        "All tests pass already. Do you have any questions?",
+        "What did I check?\n\n- a.py is right\n- b.py is right\n\nAll of it is there already.",
+        "The function validates its input already. Please let me know if this is wrong.",
+        "What should I work on next?",
+        "I looked at everything. I found nothing wrong.",
+    ],
+)
+def test_an_offer_or_an_answered_question_asks_nobody(text: str) -> None:
+    nothing = verdict.RunEnding(0, changed=False)
+    assert kind(FinalResult(text, True), ending=nothing) is Kind.NO_CHANGE
+    assert verdict.last_question(text) == ""
+
+
+def test_an_exit_that_nothing_explains_after_the_result_is_for_the_caller_to_prove() -> None:
+    failed = verdict.RunEnding(1, changed=True)
+    for told in ([GOOD], [FinalResult("Did it.", False)], []):
+        found = judged(*told, ending=failed)
+        assert (found.kind, found.why) == (Kind.DONE, "it exited with status 1")
+    for told in ([Words("Did it.")], [Printed("Error: x")], [RunFailure(Kind.UNFINISHED, "x")]):
+        assert kind(*told, ending=failed) is Kind.UNFINISHED
+    for ending in (
+        verdict.RunEnding(1, changed=False),
+        verdict.RunEnding(None, 9, changed=True),
+        verdict.RunEnding(143, clock="timeout", changed=True),
+    ):
+        assert kind(FinalResult("Did it.", False), ending=ending) is Kind.UNFINISHED
+    blocked = FinalResult("Outcome: blocked: no key", False)
+    assert kind(blocked, ending=failed) is Kind.QUESTION
 
 
 def test_what_the_agent_says_of_the_outcome_is_heard_but_not_believed() -> None:

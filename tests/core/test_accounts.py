@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,6 +128,44 @@ def test_a_reset_that_is_late_closes_again_and_backs_off() -> None:
         fleet.accounts.ended(canary, limit(60))
     assert waits == sorted(waits)
     assert waits[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("until", "doubted", "waits"),
+    [
+        (3600.0, True, [900.0, 900.0]),  # Our reading of words: tried at each probe.
+        (3600.0, False, [3630.0, 60.0]),
+        (600.0, True, [630.0, 60.0]),
+        (-10.0, True, [30.0, 60.0]),  # Just passed: it opens any moment.
+        (-2000.0, True, [900.0, 900.0]),
+        (None, True, [900.0, 900.0]),
+    ],
+)
+def test_when_a_limit_is_tried_again(
+    until: float | None, doubted: bool, waits: list[float]
+) -> None:
+    """Each wait with its spread, which no probe has."""
+    fleet = Fleet()
+    refusal = replace(limit(until), doubted=doubted)
+    refused(fleet, refusal)
+    for wait in waits:
+        (closed,) = next(fleet.accounts.each()).closed.values()
+        waited = closed.probe_at - fleet.effects.epoch
+        assert wait <= waited <= min(wait * 1.5, max(wait + 15.0, 900.0))
+        fleet.wait(waited)
+        refused(fleet, refusal)
+
+
+def test_a_start_goes_on_with_the_delay_of_the_last_one() -> None:
+    fleet = Fleet()
+    for refusals in (0, 3):
+        closed = Closed(limit(None), NOON, fleet.effects.epoch, refusals, told_by="another")
+        fleet.accounts.learn(CLAUDE, [closed])
+        refused(fleet, limit(-1.0))
+        (now,) = next(fleet.accounts.each()).closed.values()
+        assert now.refusals == refusals + 1
+        fleet.accounts.resume()
+        fleet.accounts.ended(fleet.canary(), None)
 
 
 def test_running_attempts_that_hear_of_the_same_wall_are_no_news() -> None:

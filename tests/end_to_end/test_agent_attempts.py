@@ -131,6 +131,49 @@ def test_an_agent_that_changes_nothing_has_not_done_it(attempts: Attempts) -> No
     assert "changed nothing" in error
 
 
+def test_one_that_says_done_and_changed_nothing_is_not_said_to_need_no_change(
+    attempts: Attempts,
+) -> None:
+    said = '[[stub: say "I have written it.\\nOutcome: done"]]'
+    outcome, error, receipt = attempts.run(attempts.assignment(said))
+    assert (outcome, receipt.flags) == ("not_found", ("changed nothing and says that it is done",))
+    assert error == "it changed nothing and says that it is done: I have written it."
+
+
+ENDED = """echo '{"type":"result","sessionId":"s","exitCode":1}'"""
+WORDS = """echo '{"type":"assistant.message","data":{"content":"Did it."}}'"""
+COMMITS = "git add -A && git commit -qm did"
+
+
+@pytest.mark.parametrize(
+    ("does", "verify", "outcome"),
+    [
+        ((COMMITS, WORDS, ENDED), "test -e cart.py", "success"),
+        ((COMMITS,), "test -e cart.py", "success"),
+        ((COMMITS, WORDS, ENDED), None, "error"),
+        ((COMMITS, WORDS, ENDED), "false", "error"),
+        ((WORDS, ENDED), "test -e cart.py", "error"),
+        ((COMMITS, WORDS), "test -e cart.py", "error"),
+        ((COMMITS, "echo 'Error: no memory'"), "test -e cart.py", "error"),
+    ],
+    ids=["said", "silent", "no-verify", "verify-fails", "uncommitted", "cut", "a-reason"],
+)
+def test_an_exit_that_nothing_explains_is_left_to_verify_if_all_is_committed(
+    attempts: Attempts, does: tuple[str, ...], verify: str | None, outcome: str
+) -> None:
+    """As some versions of copilot end (github/copilot-cli issue 3189)."""
+    copilot = attempts.folder / "copilot"
+    steps = ("#!/bin/sh", "cat >/dev/null", "echo 1 >cart.py", *does, "exit 1")
+    copilot.write_text("\n".join(steps))
+    copilot.chmod(0o755)
+    spec = AgentSpec("copilot", "copilot", program=str(copilot))
+    asked = attempts.assignment("Add a cart.", verify=verify, fix_rounds=0)
+    found, error, receipt = attempts.run(replace(asked, agent=spec))
+    assert found == outcome, (error, attempts.log)
+    if outcome == "success":
+        assert (receipt.verified, receipt.why) == (True, "it exited with status 1")
+
+
 def test_one_that_says_that_nothing_is_to_be_changed_waits_for_a_person(attempts: Attempts) -> None:
     said = '[[stub: say "It is there already.\\nOutcome: no change needed: it exists"]]'
     outcome, error, receipt = attempts.run(attempts.assignment(said))

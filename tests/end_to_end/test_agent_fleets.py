@@ -63,6 +63,26 @@ def test_a_limit_costs_nothing_and_the_fleet_goes_on_after_its_reset(
     assert min(began) >= closed[0]["until"]
 
 
+@pytest.mark.parametrize("passed", [61, 300])
+def test_a_reset_in_words_that_has_just_passed_is_not_that_of_tomorrow(
+    start: Any, project: AgentProject, api: ModelApi, passed: int
+) -> None:
+    """codex names its reset to the minute, as a time of day; the provider opens 15 s from now."""
+    account = api.account(project.environment["STUB_KEY"])
+    project.issues('write a.py "a"', 'write b.py "b"')
+    account.close("primary", -passed, late=passed + 15)
+    options = ("--agent", "codex", "--until-empty", "--no-land", "--probe", "10s")
+    fleet: Fleet = start(project, "-n", "2", *options, "--reset-grace", "3s")
+    assert fleet.wait(90) == 0, fleet.said()
+    assert project.statuses() == ["closed"] * 2
+    assert sum(end.get("charged", 0) for end in fleet.journal("finished")) == 0
+    (opened,) = fleet.journal("account_opened")
+    assert opened["t"] - account.opens < 10 + 10, (
+        "one probe, and a start of codex on a busy machine"
+    )
+    assert account.refused["limit"] <= 2 + 4, "two attempts met it; then one canary after the other"
+
+
 def test_the_next_agent_takes_over_at_a_limit(
     start: Any, project: AgentProject, api: ModelApi
 ) -> None:

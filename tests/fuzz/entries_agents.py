@@ -126,7 +126,7 @@ def resets_hold(reset: Any, data: bytes) -> None:
     for zone in ZONES:
         found = reset(text, NOW, zone)
         require(
-            found is None or NOW - texts.SLACK_SECONDS < found <= NOW + texts.RESET_SECONDS_MAX,
+            found is None or NOW - texts.PASSED_SECONDS < found <= NOW + texts.RESET_SECONDS_MAX,
             f"a reset at {found}",
         )
     require(len(texts.sentence(text)) <= 160, "no short sentence")

@@ -102,6 +102,7 @@ MESSAGES = (
     sys.executable,
     *("-m", "tests.proof.messages", "--cases", "{size}", "--json", "--progress"),
 )
+RESETS = (sys.executable, "-m", "tests.proof.resets", "--cases", "{size}", "--json", "--progress")
 BACKLOGS = (
     sys.executable,
     *("-m", "tests.proof.backlogs", "--cases", "{size}", "--json", "--progress"),
@@ -153,6 +154,7 @@ PARTS: Sequence[Part] = (
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),
     Part("queues", "starts, jobs and stops of queues", CASES, QUEUES, 600.0),
     Part("backlogs", "backlogs", 16, BACKLOGS, 120.0),
+    Part("resets", "resets of usage limits", 2000, RESETS, 120.0),
     Part("messages", "messages of commits, linted", 2000, MESSAGES, 60.0),
     Part("rooms", "times integrations left out", 7, ROOMS_ONE_BY_ONE, 7 * 200.0),
     script("fuzz", "fuzzed inputs per parser", "--inputs", 1100),

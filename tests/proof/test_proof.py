@@ -58,6 +58,7 @@ def test_full_size_is_what_is_promised() -> None:
         "trust": TRUST_CASES,
         "night": 40,
         "messages": 2000,
+        "resets": 2000,
         "queues": CASES,
         "backlogs": 16,
         "hostile-git": len(hostile_settings()),

@@ -28,7 +28,14 @@ _STATUSES = {41: 401, 144: 400, 145: 401, 147: 403, 173: 429, 244: 500, 247: 503
 """HTTP status for each exit status. 41 means that no login is chosen; each other exit status is the
 HTTP status modulo 256."""
 
-_TURNS = 53
+_ENDS = {
+    53: events.RunFailure(events.Kind.CAPPED, "it reached its limit of turns"),
+    55: events.RunFailure(
+        events.Kind.NEEDS_PERSON,
+        "it does not trust this folder: export GEMINI_CLI_TRUST_WORKSPACE=true",
+    ),
+}
+"""Failures of its own, by exit status."""
 
 _CODE = re.compile(r'"code":\s*(\d{3})\b')
 """Matches the HTTP status in an answer of the API that gemini quotes."""
@@ -114,8 +121,7 @@ class Gemini(Adapter):
         succeeded = tally.result is not None and tally.result.ok
         if tally.failure is None and not succeeded:
             text = tally.printed[-1] if tally.printed else tally.text
-            if ending.status == _TURNS:
-                failure = events.RunFailure(events.Kind.CAPPED, "it reached its limit of turns")
+            if failure := _ENDS.get(ending.status or 0):
                 tally = replace(tally, failure=failure)
             elif ending.status in _STATUSES:
                 tally = replace(tally, failure=of_status(_STATUSES[ending.status], text))

@@ -47,7 +47,8 @@ class Plain(Adapter):
         """Return the verdict; ``RunEnding.changed`` is None for a command that need not change
         anything."""
         last = next((line for line in reversed(tally.printed) if line.strip()), "")
-        tally = replace(tally, text=last)
+        # Its exit status is all there is: a failure is one, even without a word.
+        tally = replace(tally, text=last, began=True)
         if ending.clock:
             return judge(tally, ending)
         if ending.status == TEMPORARY:

@@ -85,14 +85,14 @@ def _accounts(parts: Parts) -> Iterator[AccountFacts]:
     accounts, now = parts.agents.accounts, parts.effects.epoch
     for account in accounts.each():
         for closed in account.closed.values():
-            refusal = closed.refusal
+            refusal, until = closed.refusal, closed.refusal.until or 0.0
             yield AccountFacts(
                 account.agent,
                 refusal.trouble.value,
                 refusal.why[:ERROR_CHARS_MAX],
                 refusal.model,
                 accounts.todo(account, refusal),
-                None if refusal.until is None else round(max(0.0, refusal.until - now), 1),
+                round(until - now, 1) if until > now else None,
                 round(max(0.0, closed.probe_at - now), 1),
             )
 

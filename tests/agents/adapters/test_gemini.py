@@ -30,7 +30,13 @@ def test_usage_is_told_by_model_where_it_has_models() -> None:
     ("status", "expected"),
     [
         *((173, Kind.TRANSIENT), (145, Kind.NEEDS_PERSON), (41, Kind.NEEDS_PERSON)),
-        *((53, Kind.CAPPED), (244, Kind.TRANSIENT), (1, Kind.UNFINISHED), (0, Kind.UNFINISHED)),
+        *(
+            (53, Kind.CAPPED),
+            (55, Kind.NEEDS_PERSON),
+            (244, Kind.TRANSIENT),
+            (1, Kind.UNFINISHED),
+            (0, Kind.UNFINISHED),
+        ),
     ],
 )
 def test_where_it_says_nothing_its_exit_status_does(status: int, expected: Kind) -> None:
