@@ -708,8 +708,10 @@ class Options:
         ValueKind(read_port, int, read_port, "[PORT]"),
         help="Serve a live page on this machine; prints its address.",
         at=(START, WATCH),
+        table=("web", "port"),
         panel=FLEET,
     )
+    web_hosts: tuple[str, ...] | None = _in_file(_several(TEXT), (), table=("web", "hosts"))
     web_control: bool | None = _flag(
         "The page may also pause, scale, stop, retry and release.",
         "--web-control",

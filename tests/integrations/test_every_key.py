@@ -70,7 +70,6 @@ in_flight = 5
 function = "py#f"
 metrics = "127.0.0.1:9464"
 trace = true
-web = 8421
 web_control = true
 executor = ["rrq:serve it"]
 hero = { worker = "w1" }
@@ -105,6 +104,9 @@ trailers = "none"
 co_author = "none"
 [night]
 gap = "6h"
+[web]
+port = 8421
+hosts = ["box.tail-net.ts.net"]
 [agents.mine]
 argv = ["mine", "-p"]
 prompt = "Do {id}"
@@ -132,7 +134,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "none", "none", 1, 600.0, 300.0,
         True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), True, ("rrq:serve it",), 5,
-        "py#f", 9464, 8421, True, "yes", {"hero": HeroTable(worker="w1")}, True,
+        "py#f", 9464, 8421, ("box.tail-net.ts.net",), True, "yes", {"hero": HeroTable(worker="w1")}, True,
     )  # fmt: skip
     origin = dict(resolved.origin)
     assert origin.pop("new_night") == "default", "it stands in no file"
