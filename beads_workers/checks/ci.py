@@ -20,15 +20,22 @@ UNKNOWN = "it needs values or the shell of CI"
 PART = "it tests a part"
 
 
+Key = tuple[str, str]
+"""Folder of a suite below the project, "" for its own; and what tests, as ``cargo``."""
+
+
 @value
-class CiTest:
-    """A command that tests. ``folder``: where it runs, "" for that of the project; ``tool``: what
-    tests, as ``cargo``; ``why_not``: why it is not proposed, or ""."""
+class Suite:
+    """A way to test. ``line``: for ``sh -c``; ``found``: where it was recognised.
+
+    ``setup``: commands that a new git worktree needs first, as it has only committed files.
+    ``why_not``: why it is only named, or "".
+    """
 
     line: str
-    folder: str
-    tool: str
-    why_not: str
+    found: str
+    setup: str = ""
+    why_not: str = ""
 
 
 _KEY = re.compile(r"( *(?:- +)?)(?:run|script|command):(?: +(.*))?$")
@@ -62,7 +69,7 @@ _PART = re.compile(
 )
 
 
-def tests_of(text: str) -> Iterator[CiTest]:
+def tests_of(text: str) -> Iterator[tuple[Key, Suite]]:
     """Yield the commands of a CI file that test, in its order."""
     for script, folder in _scripts(text):
         at = folder
@@ -102,7 +109,7 @@ def _scripts(text: str) -> Iterator[tuple[str, str]]:
         yield "\n".join(plain), folders[0] if folders else default
 
 
-def _test(words: list[str], folder: str) -> CiTest | None:
+def _test(words: list[str], folder: str) -> tuple[Key, Suite] | None:
     """Return the command if it tests."""
     line, at = " ".join(words), 0
     while (found := _TOOL.match(" ".join(words[at:]))) is None:
@@ -116,4 +123,5 @@ def _test(words: list[str], folder: str) -> CiTest | None:
         return None
     unknown = re.search(r"[$`{]", line + folder) or folder.startswith(("/", ".."))
     why_not = UNKNOWN if unknown else PART if _PART.search(line) else ""
-    return CiTest(line, "" if folder == "." else folder, found.lastgroup or "", why_not)
+    key = ("" if folder == "." else folder, found.lastgroup or "")
+    return key, Suite(line, "", why_not=why_not)

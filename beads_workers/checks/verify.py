@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from beads_workers.checks.ci import PART, tests_of
+from beads_workers.checks.ci import PART, Key, Suite, tests_of
 from beads_workers.core.model import value
 from beads_workers.landing.sees.leads import installed
 
@@ -37,22 +37,9 @@ PASSED_OVER = frozenset(
 """Folders whose tests are not those of the project."""
 
 
-@value
-class Suite:
-    """A way to test. ``line``: for ``sh -c``; ``found``: where it was recognised.
-
-    ``setup``: commands that a new git worktree needs first, as it has only committed files.
-    ``why_not``: why it is only named, or "".
-    """
-
-    line: str
-    found: str
-    setup: str = ""
-    why_not: str = ""
-
-
-Key = tuple[str, str]
-"""Folder of a suite below the project, "" for its own; and what tests, as in ``_LOOKS``."""
+Suites = dict[Key, Suite]
+Runs = Sequence[tuple[Key, Suite]]
+"""Commands of CI, of which there may be several for one key."""
 
 
 @value
@@ -78,7 +65,8 @@ def propose(folder: Path) -> VerifyProposal | None:
     """
     places = ("", *_folders(folder))
     found = {(at, tool): each for at in places for tool, each in suites(folder / at).items()}
-    of_ci = list(_of_ci(folder, found))
+    runs = [((key, run.line), (key, run)) for key, run in _of_ci(folder, found)]
+    of_ci = list(dict(reversed(runs)).values())[::-1]
     chosen = _by_ci(of_ci, found) or _by_files(found)
     left_out = list(dict.fromkeys(_left_out(folder, chosen, found, of_ci)))
     if (more := len(left_out) - NAMED_MAX) > 0:
@@ -104,14 +92,13 @@ def shown(proposal: VerifyProposal) -> str:
 # --- what is chosen ------------------------------------------------------------------------------
 
 
-def _of_ci(folder: Path, found: dict[Key, Suite]) -> Iterator[tuple[Key, Suite]]:
+def _of_ci(folder: Path, found: Suites) -> Iterator[tuple[Key, Suite]]:
     """Yield the tests of CI, those of files that check each change first."""
-    files = sorted(file for pattern in CI_FILES for file in folder.glob(pattern))
-    texts = {file: _text(file) or "" for file in files}
-    for file in sorted(files, key=lambda file: "pull_request" not in texts[file]):
-        for test in tests_of(texts[file]):
-            key, here, line = (test.folder, test.tool), folder / test.folder, test.line
-            own = found.get(key, Suite("", "", _manager(here)[1] if test.tool == "node" else ""))
+    texts = {file: _text(file) or "" for each in CI_FILES for file in folder.glob(each)}
+    for file in sorted(texts, key=lambda file: ("pull_request" not in texts[file], file)):
+        for key, test in tests_of(texts[file]):
+            here, line = folder / key[0], test.line
+            own = found.get(key, Suite("", "", _manager(here)[1] if key[1] == "node" else ""))
             if own.line and (plain := re.fullmatch(r"(?:python3? -m )?pytest( .*)?", line)):
                 line = own.line + (plain[1] or "")  # With the Python and the sources of this place.
             elif own.line.endswith(f" {line}"):
@@ -121,23 +108,20 @@ def _of_ci(folder: Path, found: dict[Key, Suite]) -> Iterator[tuple[Key, Suite]]
             yield key, Suite(line, file.relative_to(folder).as_posix(), own.setup, why_not)
 
 
-def _by_ci(of_ci: Sequence[tuple[Key, Suite]], found: dict[Key, Suite]) -> dict[Key, Suite]:
+def _by_ci(of_ci: Runs, found: Suites) -> Suites:
     """Return the widest command of CI for each folder and tool; ours if none can be proposed."""
-    chosen: dict[Key, Suite] = {}
-    for key in dict.fromkeys(key for key, _ in of_ci):
-        best = min((suite for other, suite in of_ci if other == key), key=_width)
-        best = found.get(key, best) if best.why_not else best
+    chosen: Suites = {}
+    # What is added to a command restricts it, but for some options.
+    for key, run in sorted(
+        of_ci, key=lambda e: (e[1].why_not, not _WHOLE.search(e[1].line), len(e[1].line))
+    ):
+        best = found.get(key, run) if run.why_not else run
         if best.why_not in ("", PART) and len(chosen) < PARTS_MAX:
-            chosen[key] = best
+            chosen.setdefault(key, best)
     return chosen
 
 
-def _width(suite: Suite) -> tuple[bool, bool, int]:
-    """Return less for a command that tests more: what is added restricts it."""
-    return bool(suite.why_not), not _WHOLE.search(suite.line), len(suite.line)
-
-
-def _by_files(found: dict[Key, Suite]) -> dict[Key, Suite]:
+def _by_files(found: Suites) -> Suites:
     good = {key: suite for key, suite in found.items() if not suite.why_not}
     if here := {key: suite for key, suite in good.items() if not key[0]}:
         return {MAKE: good[MAKE]} if MAKE in good else here
@@ -145,38 +129,34 @@ def _by_files(found: dict[Key, Suite]) -> dict[Key, Suite]:
     return {key: good[key] for key in sorted(first.values())} if len(first) <= PARTS_MAX else {}
 
 
-_WHOLE = re.compile(r" --(?:workspace|all)(?= |$)")
-
-
-def _left_out(
-    folder: Path,
-    chosen: dict[Key, Suite],
-    found: dict[Key, Suite],
-    of_ci: Sequence[tuple[Key, Suite]],
-) -> Iterator[str]:
+def _left_out(folder: Path, chosen: Suites, found: Suites, of_ci: Runs) -> Iterator[str]:
     """Yield every suite that the chosen ones do not run."""
-    tested: list[Key] = []
-    said: list[str] = []
-    mine = [(key, suite) for key, suite in found.items() if key not in chosen]
-    for (at, tool), suite in (*chosen.items(), *mine):
-        is_chosen = (at, tool) in chosen
-        if is_chosen or not any(fnmatchcase(at, each) for each, other in tested if other == tool):
-            below = _below(folder / at, tool, suite.line)
-            tested += ((f"{at}/{each}".lstrip("/"), tool) for each in below)
-            said.append(_named(suite, at, ""))
-            yield from [] if is_chosen else [_named(suite, at, suite.why_not)]
-    for (at, _), suite in of_ci:
-        if _named(suite, at, "") not in said:
-            said.append(_named(suite, at, ""))
-            yield _named(suite, at, f"{suite.found}: {suite.why_not or 'also run there'}")
-    ran, manager = _ran(folder, " ".join(said)), _manager(folder)[0]
+    here = {key: suite for key, suite in found.items() if not key[0]}
+    over = [
+        (f"{at}/{each}".lstrip("/"), tool)
+        for (at, tool), suite in (here | chosen).items()
+        for each in _below(folder / at, tool, suite.line)
+    ]
+    rest = [
+        (key, suite, suite.why_not)
+        for key, suite in found.items()
+        if key not in chosen
+        and (not key[0] or not any(fnmatchcase(key[0], at) for at, of in over if of == key[1]))
+    ]
+    for key, run in of_ci:
+        if key not in chosen or run.line != chosen[key].line:
+            rest.append((key, run, f"{run.found}: {run.why_not or 'also run there'}"))
+    for (at, _), suite, why in rest:
+        yield suite.line + (f" in {at}" if at else "") + (f" ({why})" if why else "")
+    said = [suite.line for suite in (*chosen.values(), *(suite for _, suite, _ in rest))]
+    ran = _ran(folder, " ".join(said))
     for name in _scripts(folder):
         if name not in ran and IS_TEST.match(name) and not _never_ends(folder, name):
-            yield f"{manager.test.split()[0]} run {name}"
+            yield f"{_manager(folder)[0].test.split()[0]} run {name}"
 
 
-def _named(suite: Suite, at: str, why: str) -> str:
-    return suite.line + (f" in {at}" if at else "") + (f" ({why})" if why else "")
+_WHOLE = re.compile(r" --(?:workspace|all)(?= |$)")
+"""Options of cargo that widen what is tested."""
 
 
 def _below(folder: Path, tool: str, line: str) -> list[str]:
@@ -245,26 +225,18 @@ def _go(folder: Path) -> Suite | None:
 
 @value
 class Manager:
-    """A package manager: its test command, and its install commands with and without a lock."""
+    """A package manager: its test command, its install command with a lock, and its locks."""
 
     test: str
     locked: str
-    install: str
     locks: tuple[str, ...]
 
 
 MANAGERS: dict[str, Manager] = {
-    "pnpm": Manager(
-        "pnpm test", "pnpm install --frozen-lockfile", "pnpm install", ("pnpm-lock.yaml",)
-    ),
-    "yarn": Manager("yarn test", "yarn install", "yarn install", ("yarn.lock",)),
-    "bun": Manager(
-        "bun run test",
-        "bun install --frozen-lockfile",
-        "bun install",
-        ("bun.lock", "bun.lockb"),
-    ),
-    "npm": Manager("npm test", "npm ci", "npm install", ("package-lock.json",)),
+    "pnpm": Manager("pnpm test", "pnpm install --frozen-lockfile", ("pnpm-lock.yaml",)),
+    "yarn": Manager("yarn test", "yarn install", ("yarn.lock",)),
+    "bun": Manager("bun run test", "bun install --frozen-lockfile", ("bun.lock", "bun.lockb")),
+    "npm": Manager("npm test", "npm ci", ("package-lock.json",)),
 }
 """Package managers, by the name in ``packageManager`` of package.json.
 
@@ -316,8 +288,8 @@ def _manager(folder: Path) -> tuple[Manager, str, str]:
     locked = [(each, lock) for each in named for lock in each.locks if (folder / lock).is_file()]
     manager, lock = locked[0] if locked else (named[-1], "")
     keys = ("dependencies", "devDependencies", "workspaces")
-    needs_more = any(_at(package, key) for key in keys)
-    return manager, manager.locked if lock else manager.install if needs_more else "", lock
+    install = f"{manager.test.split()[0]} install" if any(_at(package, k) for k in keys) else ""
+    return manager, manager.locked if lock else install, lock
 
 
 def _node(folder: Path) -> Suite | None:

@@ -48,10 +48,7 @@ from beads_workers.ui.web_resumption import Resumption
 from beads_workers.ui.web_shown import Message, Shown
 
 HOST = "127.0.0.1"
-NOT_OURS = """\
-{0} is no name of this page. If a tunnel of yours has this name, write to beads-workers.toml, and
-start the page again:
-
+NOT_OURS = """{0} is no name of this page. If it is your tunnel's, set in beads-workers.toml:
 [web]
 hosts = ["{0}"]
 """

@@ -134,7 +134,8 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "none", "none", 1, 600.0, 300.0,
         True,
         "desktop", 3, 1 << 20, 2 << 20, True, ("shop.tasks",), True, ("rrq:serve it",), 5,
-        "py#f", 9464, 8421, ("box.tail-net.ts.net",), True, "yes", {"hero": HeroTable(worker="w1")}, True,
+        "py#f", 9464, 8421, ("box.tail-net.ts.net",), True, "yes",
+        {"hero": HeroTable(worker="w1")}, True,
     )  # fmt: skip
     origin = dict(resolved.origin)
     assert origin.pop("new_night") == "default", "it stands in no file"

@@ -265,7 +265,7 @@ PROJECTS: dict[str, Project] = {
             "    steps:\n      - run: (npm ci && npm test)\n"
             "  last:\n    steps:\n      - run: make release\n",
         },
-        "(cd backend && uv run pytest) && (cd frontend && npm test)",
+        "(cd frontend && npm test) && (cd backend && uv run pytest)",
     ),
     "other folders than those of the project": Project(
         {**TEST, CI: steps("cd ../other && pytest", "cd gone && pytest", "cd / && pytest -x")},
