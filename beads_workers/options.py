@@ -537,8 +537,10 @@ class Options:
         ("port", "[PORT]"),
         "Serve a live page on this machine; prints its address.",
         at=(START, WATCH),
+        table=("web", "port"),
         panel=FLEET,
     )
+    web_hosts: tuple[str, ...] = in_file((), TEXTS, table=("web", "hosts"))
     web_control: bool = flag(
         "--web-control",
         "The page may also pause, scale, stop, retry and release.",

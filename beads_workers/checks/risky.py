@@ -71,6 +71,7 @@ RISKY: Mapping[str, Risk] = {
     "shared_checkout": Risk("lets several agents work in the checkout", _is_set),
     "worktree": Risk("lets tasks work in the checkout", _is_off, "if it is false"),
     "web_control": Risk("lets the page steer the fleet", _is_set),
+    "web_hosts": Risk("lets the page be asked for under other names", _is_set),
     "overage": Risk("spends beyond limits", _is_set),
     "discovered": Risk("runs issues that agents file, unseen", _is_take, 'if it is "take"'),
     "land_into": Risk("moves a branch of the user's"),

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from beads_workers.checks.ci import PART, Key, Suite, tests_of
 from beads_workers.core.model import value
 from beads_workers.landing.sees.leads import installed
 
@@ -23,31 +25,29 @@ ENTRIES_MAX = 2000
 PARTS_MAX = 4
 """Number of folders below that are joined; of more none is: their order would be a guess."""
 
+NAMED_MAX = 20
+"""Number of commands that a proposal names as left out."""
+
+CI_FILES = (".github/workflows/*.y*ml", ".gitlab-ci.yml", ".circleci/config.yml", ".travis.yml")
 PASSED_OVER = frozenset(
-    {"build", "dist", "docs", "example", "examples", "node_modules", "target", "testdata"}
+    {"build", "dist", "docs", "example", "examples", "fixtures", "node_modules", "target"}
+    | {"testdata"}
     | {"third_party", "vendor", "venv"}
 )
 """Folders whose tests are not those of the project."""
 
 
-@value
-class Suite:
-    """A way to test. ``line``: for ``sh -c``; ``found``: where it was recognised.
-
-    ``setup``: commands that a new git worktree needs first, as it has only committed files.
-    """
-
-    line: str
-    found: str
-    setup: str = ""
+Suites = dict[Key, Suite]
+Runs = Sequence[tuple[Key, Suite]]
+"""Commands of CI, of which there may be several for one key."""
 
 
 @value
 class VerifyProposal:
     """A proposal for ``--verify``.
 
-    ``line``: the command; ``why``: its origin in words; ``setup``: for ``[worktree] setup``, or "".
-    ``left_out``: recognised commands that are not in the line.
+    ``line``: the command, "" if all is left out; ``why``: its origin in words; ``setup``: for
+    ``[worktree] setup``, or "". ``left_out``: recognised commands that are not in the line.
     """
 
     line: str
@@ -59,39 +59,120 @@ class VerifyProposal:
 def propose(folder: Path) -> VerifyProposal | None:
     """Return a proposal for ``--verify`` in this project; None if nothing was recognised.
 
-    A Makefile's target is the project's own choice and stands alone. Otherwise all suites of the
-    folder are joined; suites of the folders below count if the folder has none itself.
+    If CI runs tests, it is what CI runs. A Makefile's target is the project's own choice and stands
+    alone. Otherwise all suites of the folder are joined; suites of the folders below count if the
+    folder has none itself.
     """
-    here = suites(folder)
-    below = [(name, found) for name in _folders(folder) if (found := suites(folder / name))]
-    if here:
-        chosen = here[:1] if here[0].line.startswith("make ") else here
-        rest = [each.line for each in here[len(chosen) :]]
-        members = _at(_toml(folder / "Cargo.toml"), "workspace") is not None
-        others = [(name, found[0].line) for name, found in below]
-        rest += [f"{each} in {name}" for name, each in others if not (members and CARGO in each)]
-        return _joined(chosen, tuple(rest))
-    parts = [_inside(name, found[0]) for name, found in below]
-    if not parts or len(parts) > PARTS_MAX:
-        return None
-    return _joined(parts, ())
+    places = ("", *_folders(folder))
+    found = {(at, tool): each for at in places for tool, each in suites(folder / at).items()}
+    runs = [((key, run.line), (key, run)) for key, run in _of_ci(folder, found)]
+    of_ci = list(dict(reversed(runs)).values())[::-1]
+    chosen = _by_ci(of_ci, found) or _by_files(found)
+    left_out = list(dict.fromkeys(_left_out(folder, chosen, found, of_ci)))
+    if (more := len(left_out) - NAMED_MAX) > 0:
+        left_out[NAMED_MAX:] = [f"{more} more"]
+    parts = [_inside(at, suite) if at else suite for (at, _), suite in chosen.items()]
+    why = " and ".join(dict.fromkeys(part.found for part in parts))
+    setup = " && ".join(dict.fromkeys(part.setup for part in parts if part.setup))
+    line = " && ".join(part.line for part in parts)
+    return VerifyProposal(line, why, setup, tuple(left_out)) if line or left_out else None
 
 
-def suites(folder: Path) -> list[Suite]:
-    """Return all suites recognised in this folder alone, a Makefile's first."""
-    return [found for look in _LOOKS if (found := look(folder)) is not None]
+def suites(folder: Path) -> dict[str, Suite]:
+    """Return all suites recognised in this folder alone by what tests, a Makefile's first."""
+    return {tool: found for tool, look in _LOOKS.items() if (found := look(folder)) is not None}
 
 
 def shown(proposal: VerifyProposal) -> str:
     """Return the proposal in one line: ``'make test' (target of Makefile)``."""
     more = f"; not in it: {', '.join(proposal.left_out)}" if proposal.left_out else ""
-    return f"'{proposal.line}' ({proposal.why}{more})"
+    return f"'{proposal.line}' ({proposal.why}{more})" if proposal.line else f"nothing{more}"
 
 
-def _joined(parts: list[Suite], left_out: tuple[str, ...]) -> VerifyProposal:
-    why = " and ".join(part.found for part in parts)
-    setup = " && ".join(dict.fromkeys(part.setup for part in parts if part.setup))
-    return VerifyProposal(" && ".join(part.line for part in parts), why, setup, left_out)
+# --- what is chosen ------------------------------------------------------------------------------
+
+
+def _of_ci(folder: Path, found: Suites) -> Iterator[tuple[Key, Suite]]:
+    """Yield the tests of CI, those of files that check each change first."""
+    texts = {file: _text(file) or "" for each in CI_FILES for file in folder.glob(each)}
+    for file in sorted(texts, key=lambda file: ("pull_request" not in texts[file], file)):
+        for key, test in tests_of(texts[file]):
+            here, line = folder / key[0], test.line
+            own = found.get(key, Suite("", "", _manager(here)[1] if key[1] == "node" else ""))
+            if own.line and (plain := re.fullmatch(r"(?:python3? -m )?pytest( .*)?", line)):
+                line = own.line + (plain[1] or "")  # With the Python and the sources of this place.
+            elif own.line.endswith(f" {line}"):
+                line = own.line
+            gone = "" if here.is_dir() else "its folder is not here"
+            why_not = gone or test.why_not or _never_ends(here, line)
+            yield key, Suite(line, file.relative_to(folder).as_posix(), own.setup, why_not)
+
+
+def _by_ci(of_ci: Runs, found: Suites) -> Suites:
+    """Return the widest command of CI for each folder and tool; ours if none can be proposed."""
+    chosen: Suites = {}
+    # What is added to a command restricts it, but for some options.
+    for key, run in sorted(
+        of_ci, key=lambda e: (e[1].why_not, not _WHOLE.search(e[1].line), len(e[1].line))
+    ):
+        best = found.get(key, run) if run.why_not else run
+        if best.why_not in ("", PART) and len(chosen) < PARTS_MAX:
+            chosen.setdefault(key, best)
+    return chosen
+
+
+def _by_files(found: Suites) -> Suites:
+    good = {key: suite for key, suite in found.items() if not suite.why_not}
+    if here := {key: suite for key, suite in good.items() if not key[0]}:
+        return {MAKE: good[MAKE]} if MAKE in good else here
+    first = {at: (at, tool) for at, tool in reversed(good) if "/" not in at}
+    return {key: good[key] for key in sorted(first.values())} if len(first) <= PARTS_MAX else {}
+
+
+def _left_out(folder: Path, chosen: Suites, found: Suites, of_ci: Runs) -> Iterator[str]:
+    """Yield every suite that the chosen ones do not run."""
+    here = {key: suite for key, suite in found.items() if not key[0]}
+    over = [
+        (f"{at}/{each}".lstrip("/"), tool)
+        for (at, tool), suite in (here | chosen).items()
+        for each in _below(folder / at, tool, suite.line)
+    ]
+    rest = [
+        (key, suite, suite.why_not)
+        for key, suite in found.items()
+        if key not in chosen
+        and (not key[0] or not any(fnmatchcase(key[0], at) for at, of in over if of == key[1]))
+    ]
+    for key, run in of_ci:
+        if key not in chosen or run.line != chosen[key].line:
+            rest.append((key, run, f"{run.found}: {run.why_not or 'also run there'}"))
+    for (at, _), suite, why in rest:
+        yield suite.line + (f" in {at}" if at else "") + (f" ({why})" if why else "")
+    said = [suite.line for suite in (*chosen.values(), *(suite for _, suite, _ in rest))]
+    ran = _ran(folder, " ".join(said))
+    for name in _scripts(folder):
+        if name not in ran and IS_TEST.match(name) and not _never_ends(folder, name):
+            yield f"{_manager(folder)[0].test.split()[0]} run {name}"
+
+
+_WHOLE = re.compile(r" --(?:workspace|all)(?= |$)")
+"""Options of cargo that widen what is tested."""
+
+
+def _below(folder: Path, tool: str, line: str) -> list[str]:
+    """Return patterns of the folders below whose suites this line runs, too."""
+    match tool:
+        case "cargo":
+            manifest = _toml(folder / "Cargo.toml")
+            narrow = _at(manifest, "package") or _at(manifest, "workspace", "default-members")
+            key = "default-members" if narrow and not _WHOLE.search(line) else "members"
+            return _texts(_at(manifest, "workspace", key))
+        case "node" if _EVERYWHERE.search(" ".join((line, *_ran(folder, line).values()))):
+            return ["*"]
+        case "python":
+            settings = _at(_toml(folder / "pyproject.toml"), "tool", "pytest", "ini_options")
+            return [f"{each}*" for each in _texts(_at(settings, "testpaths")) or [""]]
+    return ["*"] if tool == "bats" else []
 
 
 def _inside(name: str, suite: Suite) -> Suite:
@@ -106,6 +187,7 @@ def _inside(name: str, suite: Suite) -> Suite:
 # --- one look for each kind of project -----------------------------------------------------------
 
 
+MAKE = ("", "make")
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 """Names of makefiles, in the order in which make tries them."""
 TARGETS = ("test", "tests", "check")
@@ -143,26 +225,18 @@ def _go(folder: Path) -> Suite | None:
 
 @value
 class Manager:
-    """A package manager: its test command, and its install commands with and without a lock."""
+    """A package manager: its test command, its install command with a lock, and its locks."""
 
     test: str
     locked: str
-    install: str
     locks: tuple[str, ...]
 
 
 MANAGERS: dict[str, Manager] = {
-    "pnpm": Manager(
-        "pnpm test", "pnpm install --frozen-lockfile", "pnpm install", ("pnpm-lock.yaml",)
-    ),
-    "yarn": Manager("yarn test", "yarn install", "yarn install", ("yarn.lock",)),
-    "bun": Manager(
-        "bun run test",
-        "bun install --frozen-lockfile",
-        "bun install",
-        ("bun.lock", "bun.lockb"),
-    ),
-    "npm": Manager("npm test", "npm ci", "npm install", ("package-lock.json",)),
+    "pnpm": Manager("pnpm test", "pnpm install --frozen-lockfile", ("pnpm-lock.yaml",)),
+    "yarn": Manager("yarn test", "yarn install", ("yarn.lock",)),
+    "bun": Manager("bun run test", "bun install --frozen-lockfile", ("bun.lock", "bun.lockb")),
+    "npm": Manager("npm test", "npm ci", ("package-lock.json",)),
 }
 """Package managers, by the name in ``packageManager`` of package.json.
 
@@ -172,23 +246,61 @@ PLACEHOLDER = "no test specified"
 """Text of the script that ``npm init`` writes, which always fails."""
 
 
-def _node(folder: Path) -> Suite | None:
+IS_TEST = re.compile(r"tests?(?:[:/_.-].*)?$")
+"""Name of a script, or of a folder, that tests."""
+_NEVER_ENDS = re.compile(
+    r"(?<![-\w])(?:--watch(?:All)?|watch|nodemon)(?![-\w]|[= ]false)"
+    r"|\bkarma start\b(?!.*--single-run)|\bng test\b(?!.*--(?:no-watch|watch[= ]false))"
+)
+_EVERYWHERE = re.compile(
+    r"\b(?:turbo|nx|lerna|jest|vitest|workspaces|foreach)\b| -r\b|--recursive| -ws\b"
+)
+"""Signs of a command that tests all packages below."""
+
+
+def _scripts(folder: Path) -> dict[str, str]:
+    found = _at(_json(folder / "package.json"), "scripts")
+    rows = found.items() if isinstance(found, dict) else ()
+    return {k: v for k, v in rows if isinstance(v, str) and v.strip() and PLACEHOLDER not in v}
+
+
+def _ran(folder: Path, line: str) -> dict[str, str]:
+    """Return the scripts of package.json that a command runs, also through each other."""
+    scripts, ran, texts = _scripts(folder), dict[str, str](), [line]
+    for text in texts:
+        words = set(re.findall(r"[\w@][^\s\"';&|()]*", text))
+        new = {n: scripts[n] for n in scripts.keys() - ran if any(fnmatchcase(n, w) for w in words)}
+        ran |= new
+        texts += new.values()
+    return ran
+
+
+def _never_ends(folder: Path, line: str) -> str:
+    texts = (line, *_ran(folder, line).values())
+    return next((f"'{text}' never ends" for text in texts if _NEVER_ENDS.search(text)), "")
+
+
+def _manager(folder: Path) -> tuple[Manager, str, str]:
+    """Return what manages the packages of this folder, its set-up or "", its lock file or ""."""
     package = _json(folder / "package.json")
-    script = _at(package, "scripts", "test")
-    if not isinstance(script, str) or not script.strip() or PLACEHOLDER in script:
-        return None
-    manager_name = str(_at(package, "packageManager") or "").partition("@")[0]
-    named = [MANAGERS[manager_name]] if manager_name in MANAGERS else list(MANAGERS.values())
+    name = str(_at(package, "packageManager") or "").partition("@")[0]
+    named = [MANAGERS[name]] if name in MANAGERS else list(MANAGERS.values())
     locked = [(each, lock) for each in named for lock in each.locks if (folder / lock).is_file()]
     manager, lock = locked[0] if locked else (named[-1], "")
     keys = ("dependencies", "devDependencies", "workspaces")
-    needs_more = any(_at(package, key) for key in keys)
-    setup = manager.locked if lock else manager.install if needs_more else ""
+    install = f"{manager.test.split()[0]} install" if any(_at(package, k) for k in keys) else ""
+    return manager, manager.locked if lock else install, lock
+
+
+def _node(folder: Path) -> Suite | None:
+    if (script := _scripts(folder).get("test")) is None:
+        return None
+    manager, setup, lock = _manager(folder)
     line = manager.test
     if "react-scripts test" in script:
         line = f"CI=true {line}"  # Otherwise it waits for changes for ever.
     where = f"package.json with {lock}" if lock else "package.json"
-    return Suite(line, f"script of {where}", setup)
+    return Suite(line, f"script of {where}", setup, _never_ends(folder, "test"))
 
 
 RUNNERS = {
@@ -270,7 +382,19 @@ def _is_test_file(entry: Path) -> bool:
     return re.fullmatch(r"test_.*\.py|.*_test\.py", entry.name) is not None
 
 
-_LOOKS: tuple[Callable[[Path], Suite | None], ...] = (_make, _cargo, _go, _node, _pytest)
+def _bats(folder: Path) -> Suite | None:
+    names = (name for name in ("test", "tests") if any((folder / name).glob("**/*.bats")))
+    return next((Suite(f"bats -r {name}", f"*.bats in {name}/") for name in names), None)
+
+
+_LOOKS: dict[str, Callable[[Path], Suite | None]] = {
+    "make": _make,
+    "cargo": _cargo,
+    "go": _go,
+    "node": _node,
+    "python": _pytest,
+    "bats": _bats,
+}
 
 # --- files ---------------------------------------------------------------------------------------
 
@@ -304,11 +428,21 @@ def _at(found: Any, *names: str) -> Any:
     return found
 
 
-def _folders(folder: Path) -> list[str]:
-    names = (entry.name for entry in _entries(folder) if entry.is_dir() and not entry.is_symlink())
+def _texts(found: Any) -> list[str]:
+    found = found.split() if isinstance(found, str) else found
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
+def _folders(folder: Path, above: str = "") -> Iterator[str]:
+    """Yield the folders one and two levels down, but for those below folders of tests."""
+    entries = sorted(entry for entry in _entries(folder) if not entry.is_symlink())
     # A name with special characters of the shell is never joined into a line.
     plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-    return sorted(name for name in names if plain.fullmatch(name) and name not in PASSED_OVER)
+    for entry in entries:
+        if entry.is_dir() and plain.fullmatch(entry.name) and entry.name not in PASSED_OVER:
+            yield f"{above}{entry.name}"
+            if not above and not IS_TEST.match(entry.name):
+                yield from _folders(entry, f"{entry.name}/")
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -54,5 +54,5 @@ def _verify(write: bool = False, json: bool = False) -> None:
         return
     for line in found.lines():
         print(line)
-    if found.proposal is None and found.already is None:
+    if found.already is None and not (found.proposal and found.proposal.line):
         raise CommandError("no command that checks the work was recognised", proposals.NONE_HINT)

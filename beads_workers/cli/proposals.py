@@ -52,12 +52,13 @@ class VerifySetting:
         if found is None:
             return []
         head = "verify set" if self.written else "verify proposed"
-        lines = [f"{head}: {printable(found.line)} ({printable(found.why)})"]
+        about = f"{printable(found.line)} ({printable(found.why)})" if found.line else "nothing"
+        lines = [f"{head}: {about}"]
         lines += [f"  not in it: {printable(each)}" for each in found.left_out]
         if found.setup:
             setup = f"setup = {json.dumps(found.setup)}"
             lines.append(f"  a new worktree needs first, in {FILE_NAME}: [worktree] {setup}")
-        if not self.written:
+        if found.line and not self.written:
             lines.append("  'beads-workers config verify --write' puts it into the settings")
         return lines
 
@@ -73,7 +74,7 @@ def current_setting(*, write: bool) -> VerifySetting:
     found = propose(folder)
     place = file or folder / FILE_NAME
     already = read_file(file)[0].get("verify") if file else None
-    if not write or found is None or already is not None:
+    if not write or found is None or not found.line or already is not None:
         return VerifySetting(found, already, place)
     if place.parent.resolve() != folder.resolve():
         raise CommandError(

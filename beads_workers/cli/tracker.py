@@ -97,14 +97,26 @@ def print_array(lines: Iterable[str]) -> None:
     print("[]" if before == "[" else "]")
 
 
+LEFT_OUT_MAX = 20
+"""Number of parts left out by an import that are named on stderr; ``--json`` names all."""
+
+
 def report(found: Imported) -> None:
     """Warn on stderr of what the three counts do not show."""
+    for each in found.left_out[:LEFT_OUT_MAX]:
+        warn(f"left out: {printable(each, 200)}")
     counts = (
         (found.commands_dropped, "command was", "commands were", _DROPPED),
         (found.older, "issue was", "issues were", "left alone: the tracker's is newer"),
         (found.held, "issue is", "issues are", "being worked on: who holds it stayed"),
         (found.skipped, "line is", "lines are", "no issue, and skipped"),
         (found.dangling, "issue is", "issues are", "named as a dependency, but not here"),
+        (
+            len(found.left_out),
+            "part was",
+            "parts were",
+            "left out: a dependency left out holds nothing back",
+        ),
     )
     for count, one, many, what in counts:
         if count:

@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 
 from beads_workers import __version__
 from beads_workers.cli.client import connect
+from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.person import signed
@@ -381,7 +382,7 @@ def find(directory: Path, port: int, *, controls: bool) -> LivePage | None:
     """Return the page of a running server; None without one.
 
     A server that an earlier start left is ended if it is another one than is asked for: its kind,
-    its port, its version. Raise ``CommandError`` if somebody else's server is of the other kind.
+    its port, names or version. Raise ``CommandError`` if somebody else's is of the other kind.
     """
     try:
         found = live_page.served(directory)
@@ -390,7 +391,8 @@ def find(directory: Path, port: int, *, controls: bool) -> LivePage | None:
     if found is None:
         return None
     other = found.control != controls
-    stale = other or found.version != __version__ or port not in (0, urlsplit(found.url).port)
+    stale = other or port not in (0, urlsplit(found.url).port)
+    stale = stale or (found.version, found.hosts) != (__version__, _hosts())
     if stale and found.beside and not is_locked(directory / "lock"):
         if live_page.end(directory, found):
             return None
@@ -403,6 +405,11 @@ def find(directory: Path, port: int, *, controls: bool) -> LivePage | None:
             EXIT_USAGE,
         )
     return found
+
+
+def _hosts() -> tuple[str, ...]:
+    """Return the names that the settings of this folder give to the page."""
+    return resolve({}, Path.cwd(), os.environ).options.web_hosts
 
 
 def _locked(file: Path) -> int:
@@ -434,7 +441,10 @@ class Server:
             os.close(self._lock)
             message = f"port {port}: {error.strerror}"
             raise CommandError(message, "without a port it takes one that is free") from None
-        self.page = LivePage(self.web.url, os.getpid(), controls, beside, __version__)
+        self.web.hosts = _hosts()
+        self.page = LivePage(
+            self.web.url, os.getpid(), controls, beside, __version__, hosts=_hosts()
+        )
         self._key = key
         live_page.note(self._lock, self.page, self.web.server_port, key)
 

@@ -38,15 +38,19 @@ SECONDS_MAX = 366 * 86_400.0
 
 
 def read_moment(value: Any) -> str:
-    """Return the text of a moment, from text or a time of TOML; raise ``ValueError``."""
-    text = value.isoformat() if isinstance(value, time | datetime) else value
+    """Return the text of a moment, from text or a time of TOML; raise ``ValueError``.
+
+    A bare number is refused: to one person 7 is a duration, to another a time of day.
+    """
+    text = value.isoformat() if isinstance(value, time | datetime) else str(value).strip()
+    if re.fullmatch(r"[\d.]+", text, re.ASCII):
+        forms = f"{text}h or {text:0>2}:00?" if len(text) < 3 else f"{text}s, {text}m or {text}h?"
+        raise ValueError(f"a time of day, or have a unit: {forms}")
     try:
-        if isinstance(text, str):
-            moment(text.strip(), 0.0, UTC)
-            return text.strip()
+        moment(text, 0.0, UTC)
     except (ValueError, OverflowError):
-        pass
-    raise ValueError(MOMENT_FORMS)
+        raise ValueError(MOMENT_FORMS) from None
+    return text
 
 
 def moment(text: str, after: float, zone: tzinfo | None = None) -> float:

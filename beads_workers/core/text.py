@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 _JOINERS = "\u200c\u200d"
@@ -83,11 +83,14 @@ LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 (``ssh -L``), the browser's port differs from ours."""
 
 
-def is_local(host: str) -> bool:
-    """Return whether the ``Host`` header of an HTTP request names this machine."""
+def is_local(host: str, names: Collection[str] = ()) -> bool:
+    """Return whether the ``Host`` header of an HTTP request names this machine.
+
+    ``names``: its names beside ``LOCAL_NAMES``.
+    """
     whole = host.strip().lower()
     name, _, port = whole.rpartition(":")
-    return (name if port.isdecimal() else whole) in LOCAL_NAMES
+    return (name if port.isdecimal() else whole) in {*LOCAL_NAMES, *map(str.lower, names)}
 
 
 def _safe(character: str) -> str:

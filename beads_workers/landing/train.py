@@ -275,19 +275,20 @@ _AUTHOR = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE")
 
 @value
 class TrackerFiles:
-    """Files that a tracker writes into every branch and every checkout, and that never land.
-    ``prefix``: the project's folder, seen from the top of the repository."""
+    """Files of a tracker, whose changes never land: those that it writes into every checkout, and
+    all others of its folder if they are removed. ``prefix``: the project's folder, seen from the
+    top of the repository."""
 
     prefix: str = ""
 
-    def holds(self, name: str) -> bool:
-        """Return whether this file, seen from the top, belongs to the tracker."""
-        return any(self._is_one(name.removeprefix(root)) for root in self._roots)
+    def holds(self, name: str, *, removed: bool = False) -> bool:
+        """Return whether a change of this file, seen from the top, never lands."""
+        return any(self._is_one(name.removeprefix(root), removed) for root in self._roots)
 
     @property
     def pathspecs(self) -> tuple[str, ...]:
-        """Pathspecs of these files for git."""
-        names = (".beads/*.jsonl", ".beads-workers", ".beads-workers/**")
+        """Pathspecs for git of all files that may be held."""
+        names = (".beads/**", ".beads-workers", ".beads-workers/**")
         return tuple(f":(top,glob){root}{name}" for root in self._roots for name in names)
 
     @property
@@ -296,10 +297,10 @@ class TrackerFiles:
         return ("", f"{below}/") if below else ("",)
 
     @staticmethod
-    def _is_one(name: str) -> bool:
+    def _is_one(name: str, removed: bool) -> bool:
         folder, _, file = name.partition("/")
         if folder == ".beads":
-            return file.endswith((".jsonl", "/")) or not file
+            return removed or file in {"", "metadata.json"} or file.endswith((".jsonl", "/"))
         return folder == ".beads-workers"
 
 
@@ -334,7 +335,7 @@ class Builder:
         touched = (
             merged.files if isinstance(merged, Conflict) else self.objects.changed(tree, merged)
         )
-        if any(map(self.tracker.holds, touched)):
+        if any(self.tracker.holds(name, removed=True) for name in touched):
             merged = self.objects.merge(onto, self._without_tracker(tree, passenger.commit))
         if isinstance(merged, Conflict):
             return merged
@@ -577,8 +578,9 @@ class Builder:
             return self.objects.tree(commit)
         entries = []
         for about, name in pairs(raw):
-            mode, _, blob, *_ = about.lstrip(":").split(" ")
-            entries.append(f"{'0' if mode == '000000' else mode} {blob}\t{name}\0")
+            mode, after, blob, *_ = about.lstrip(":").split(" ")
+            if self.tracker.holds(name, removed=after == "000000"):
+                entries.append(f"{'0' if mode == '000000' else mode} {blob}\t{name}\0")
         Path(f"{self.objects.folder}.index").unlink(missing_ok=True)
         self.objects.git("read-tree", commit)
         self.objects.git("update-index", "-z", "--index-info", stdin="".join(entries))

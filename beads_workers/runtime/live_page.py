@@ -30,7 +30,7 @@ class LivePage:
     ``pid``: its server. ``control``: whether it can control the fleet. ``beside``: whether
     ``start --web`` began it, so that no terminal waits for its end. ``version``: of the program.
     ``until``: epoch seconds at which the server ends by itself; None while that is not known, or
-    never.
+    never. ``hosts``: further names under which it may be asked for.
     """
 
     url: str
@@ -39,6 +39,7 @@ class LivePage:
     beside: bool = False
     version: str = ""
     until: float | None = None
+    hosts: tuple[str, ...] = ()
 
 
 def served(directory: Path) -> LivePage | None:
@@ -50,6 +51,7 @@ def served(directory: Path) -> LivePage | None:
             return None
         try:
             fields = json.loads(file.read_bytes())
+            fields["hosts"] = tuple(fields.get("hosts", ()))
             return LivePage(**{name: fields[name] for name in _NAMES if name in fields})
         except (OSError, ValueError, TypeError):
             time.sleep(TRY_SECONDS)

@@ -6,9 +6,10 @@ Beads leaves out empty keys, and so do we; unknown keys are kept and returned.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from beads_workers.core.model import (
@@ -123,8 +124,12 @@ def to_object(issue: TrackerIssue) -> dict[str, Any]:
     return {k: v for k, v in listed.items() if k in issue.extra or v not in ("", [], None)}
 
 
-def from_object(fields: Mapping[str, Any]) -> TrackerIssue:
-    """Read one object; raises ``BadIssue``. Missing keys take the defaults of ``TrackerIssue``."""
+def from_object(fields: Mapping[str, Any], left_out: list[str] | None = None) -> TrackerIssue:
+    """Read one object; raises ``BadIssue``. Missing keys take the defaults of ``TrackerIssue``.
+
+    ``left_out``: if given, a label, comment or dependency that cannot be read is left out, and
+    named there.
+    """
     key = checked_id(fields.get("id"), "id")
     title = _typed(fields, "title", str, "")
     if not title.strip():
@@ -133,14 +138,15 @@ def from_object(fields: Mapping[str, Any]) -> TrackerIssue:
     for name in ("created_at", "updated_at", "closed_at"):
         _checked_time(texts[name], name)
     _checked_time(_typed(fields, DEFER_UNTIL, str, ""), DEFER_UNTIL)
+    edges = _parts(fields, "dependencies", partial(_dependency, key), left_out)
     return TrackerIssue(
         id=key,
         title=title,
         status=_typed(fields, "status", str, "") or OPEN,
         priority=_priority(fields),
-        labels=_texts(fields, "labels"),
-        comments=tuple(_objects(fields, "comments")),
-        dependencies=_dependencies(key, _objects(fields, "dependencies")),
+        labels=_parts(fields, "labels", partial(_of, str), left_out),
+        comments=_parts(fields, "comments", partial(_of, dict), left_out),
+        dependencies=tuple({(d.depends_on_id, d.type): d for d in edges}.values()),
         timeout_seconds=_seconds(fields),
         command=_texts(fields, "command") or None,
         extra={name: value for name, value in fields.items() if name not in _KNOWN},
@@ -249,20 +255,38 @@ def _dependency_object(issue_id: str, dependency: Dependency) -> dict[str, Any]:
     return {key: value for key, value in listed.items() if value} | dict(dependency.extra)
 
 
-def _dependencies(issue_id: str, objects: list[dict[str, Any]]) -> tuple[Dependency, ...]:
-    found: dict[tuple[str, str], Dependency] = {}
-    for fields in objects:
-        if _typed(fields, "issue_id", str, issue_id) != issue_id:
-            raise BadIssue("a dependency names another issue as its own")
-        depends_on_id = checked_id(fields.get("depends_on_id"), "depends_on_id")
-        kind = _typed(fields, "type", str, "") or BLOCKS
-        if depends_on_id == issue_id:
-            raise BadIssue("it depends on itself")
-        created_at = _typed(fields, "created_at", str, "")
-        known = ("issue_id", "depends_on_id", "type", "created_at")
-        extra = {name: value for name, value in fields.items() if name not in known}
-        found[depends_on_id, kind] = Dependency(depends_on_id, kind, created_at, extra)
-    return tuple(found.values())
+def _dependency(issue_id: str, value: object) -> Dependency:
+    fields = _of(dict, value)
+    if _typed(fields, "issue_id", str, issue_id) != issue_id:
+        raise BadIssue("it names another issue as its own")
+    depends_on_id = checked_id(fields.get("depends_on_id"), "depends_on_id")
+    if depends_on_id == issue_id:
+        raise BadIssue("the issue depends on itself")
+    created_at = _typed(fields, "created_at", str, "")
+    known = ("issue_id", "depends_on_id", "type", "created_at")
+    extra = {name: value for name, value in fields.items() if name not in known}
+    return Dependency(depends_on_id, _typed(fields, "type", str, "") or BLOCKS, created_at, extra)
+
+
+def _parts(
+    fields: Mapping[str, Any], name: str, read: Callable[[Any], _Value], left_out: list[str] | None
+) -> tuple[_Value, ...]:
+    found: list[_Value] = []
+    values = fields.get(name) or []
+    for number, each in enumerate(values if isinstance(values, list) else [values], 1):
+        try:
+            found.append(read(each))
+        except BadIssue as error:
+            if left_out is None:
+                raise BadIssue(f"{name}: {error}") from None
+            left_out.append(f"{name}, number {number}: {error}")
+    return tuple(found)
+
+
+def _of(kind: type[_Value], value: object) -> _Value:
+    if not isinstance(value, kind):
+        raise BadIssue(f"it is not of type {kind.__name__}")
+    return value
 
 
 def _typed(fields: Mapping[str, Any], name: str, kind: type[_Value], default: _Value) -> _Value:
@@ -279,13 +303,6 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not all(isinstance(value, str) for value in values):
         raise BadIssue(f"{name} is not a list of texts")
     return tuple(values)
-
-
-def _objects(fields: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    values = _typed(fields, name, list, [])
-    if not all(isinstance(value, dict) for value in values):
-        raise BadIssue(f"{name} is not a list of objects")
-    return values
 
 
 def _priority(fields: Mapping[str, Any]) -> int:

@@ -12,7 +12,7 @@ Attackers, and the protection against them:
 - **Another user who takes the port of a server that has ended** receives the token, which is
   worthless by then. An open page trusts only a server that has proved itself: ``web_resumption``.
 - **A site in the browser whose name points at this machine** (DNS rebinding): the ``Host`` has to
-  be this machine's own. Such a site does not know the token either.
+  be this machine's own, or one that the user named. Such a site does not know the token either.
 - **Such a site that sends requests here**: no request from another origin is answered. To control,
   a request also needs the token in a header, the ``Origin`` of the page, and ``--web-control``.
 - **An agent of this fleet** that reads the token: its requests to control the fleet are refused if
@@ -33,7 +33,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,6 +48,11 @@ from beads_workers.ui.web_resumption import Resumption
 from beads_workers.ui.web_shown import Message, Shown
 
 HOST = "127.0.0.1"
+NOT_OURS = """{0} is no name of this page. If it is your tunnel's, set in beads-workers.toml:
+[web]
+hosts = ["{0}"]
+"""
+"""What a refusal says about the name that was asked for."""
 HEAD_SECONDS = 10.0
 """Time from the connection to the end of the request."""
 
@@ -142,9 +147,9 @@ def page(key: str, port: int) -> tuple[bytes, str]:
 # --- who may -------------------------------------------------------------------------------------
 
 
-def is_for_us(hosts: list[str]) -> bool:
+def is_for_us(hosts: list[str], names: Collection[str] = ()) -> bool:
     """Return whether a request with these ``Host`` headers was meant for this machine."""
-    return len(hosts) == 1 and is_local(hosts[0])
+    return len(hosts) == 1 and is_local(hosts[0], names)
 
 
 def within(token: str, path: str) -> str | None:
@@ -193,6 +198,8 @@ class WebServer(ThreadingHTTPServer):
     ) -> None:
         """Bind the port; 0: any free one. ``key``: see ``web_resumption``."""
         self.token, self.shown = token, shown
+        self.hosts: Collection[str] = ()
+        """Names under which the user's tunnels lead here."""
         self.head_seconds, self.write_seconds = head_seconds, write_seconds
         self.ask, self.control, self._may_control = ask, control, may_control
         self._due: dict[object, float | None] = {}
@@ -354,8 +361,10 @@ class _Handler(BaseHTTPRequestHandler):
         A path of None is ``/resume``, the only path outside the page.
         """
         parts = urlsplit(self.path)
-        if not is_for_us(self.headers.get_all("Host", [])):
-            self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
+        hosts = self.headers.get_all("Host", [])
+        if not is_for_us(hosts, self.server.hosts):
+            asked = re.match(r"[\w.-]+", "".join(hosts), re.ASCII)
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, NOT_OURS.format(asked[0]) if asked else "")
         elif not parts.netloc and parts.path == RESUME:
             return None, parse_qs(parts.query)
         elif parts.netloc or (inside := within(self.server.token, parts.path)) is None:
@@ -365,10 +374,10 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _from_the_page(self) -> bool:
-        origin = f"http://{self.headers.get('Host', '').strip()}"
+        host = self.headers.get("Host", "").strip()
         sent_token = self.headers.get(TOKEN_HEADER, "").encode("utf-8", "replace")
         return (
-            self.headers.get_all("Origin") == [origin]
+            self.headers.get_all("Origin") in ([f"http://{host}"], [f"https://{host}"])
             and hmac.compare_digest(sent_token, self.server.token.encode("ascii"))
             and self.headers.get_content_type() == "application/json"
         )
@@ -405,8 +414,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, value: Message) -> None:
         self._answer(HTTPStatus.OK, "application/json", json.dumps(value).encode("ascii"), {})
 
-    def _refuse(self, status: HTTPStatus) -> None:
-        text = f"{status.value} {status.phrase}\n".encode("ascii")
+    def _refuse(self, status: HTTPStatus, why: str = "") -> None:
+        text = f"{status.value} {status.phrase}\n{why}".encode("ascii")
         self._answer(status, "text/plain; charset=utf-8", text, {})
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes, headers: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.checks.verify import ENTRIES_MAX, propose, shown
+from tests.proof.proposals import PROJECTS
 
 
 def project(folder: Path, files: dict[str, str]) -> Path:
@@ -94,6 +95,11 @@ def test_what_says_nothing_is_no_proposal(tmp_path: Path, files: dict[str, str])
     assert propose(project(tmp_path, files)) is None
 
 
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_proposal_is_what_ci_runs_and_names_what_it_leaves_out(tmp_path: Path, name: str) -> None:
+    assert PROJECTS[name].wrong(tmp_path) == ""
+
+
 def test_a_target_of_the_makefile_stands_alone_and_the_rest_is_named(tmp_path: Path) -> None:
     files = {"Makefile": "test:\n", "go.mod": "", "web/package.json": package("vitest")}
     found = propose(project(tmp_path, files))
@@ -127,7 +133,9 @@ def test_folders_below_count_where_the_top_has_none_and_the_line_runs_there(tmp_
 
 
 def test_with_many_folders_below_none_is_guessed_at(tmp_path: Path) -> None:
-    assert propose(project(tmp_path, {f"part{n}/go.mod": "" for n in range(5)})) is None
+    found = propose(project(tmp_path, {f"part{n}/go.mod": "" for n in range(5)}))
+    assert found is not None and not found.line
+    assert found.left_out == tuple(f"go test ./... in part{n}" for n in range(5))
 
 
 def test_what_a_new_worktree_needs_first_is_named(tmp_path: Path) -> None:

@@ -73,6 +73,19 @@ def test_the_next_server_has_the_same_port_and_key_and_a_token_of_its_own(tmp_pa
     second.close()
 
 
+def test_the_page_has_the_names_of_the_settings_and_a_server_without_them_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = Server(tmp_path, 0, controls=False)
+    assert (server.web.hosts, find(tmp_path, 0, controls=False)) == ((), server.page)
+    server.close()
+    (tmp_path / "beads-workers.toml").write_text('[web]\nport = 0\nhosts = "box.ts.net"\n')
+    named = Server(tmp_path, 0, controls=False)
+    assert (named.web.hosts, find(tmp_path, 0, controls=False)) == (("box.ts.net",), named.page)
+    named.close()
+
+
 def test_a_page_of_the_other_kind_is_refused(tmp_path: Path) -> None:
     server = Server(tmp_path, 0, controls=True)
     with pytest.raises(CommandError, match="can control") as refused:

@@ -71,7 +71,6 @@ in_flight = 5
 function = "py#f"
 metrics = "127.0.0.1:9464"
 trace = true
-web = 8421
 web_control = true
 executor = ["rrq:serve it"]
 hero = { worker = "w1" }
@@ -106,6 +105,9 @@ trailers = "none"
 co_author = "none"
 [night]
 gap = "6h"
+[web]
+port = 8421
+hosts = ["box.tail-net.ts.net"]
 [agents.mine]
 argv = ["mine", "-p"]
 prompt = "Do {id}"
@@ -176,6 +178,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "metrics": 9464,
         "trace": True,
         "web": 8421,
+        "web_hosts": ("box.tail-net.ts.net",),
         "web_control": True,
         "executor": ("rrq:serve it",),
         "trust": "yes",

@@ -9,6 +9,7 @@ import pytest
 
 from beads_workers.core.commit_form import CommitForm
 from beads_workers.core.landing import Add
+from beads_workers.core.settings import LANDING_STYLES
 from beads_workers.landing.repository import LandingRepository
 from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
 from beads_workers.worktrees.git import GitError
@@ -186,6 +187,24 @@ def test_what_the_tracker_writes_into_every_branch_does_not_land(world: LandingW
     assert world.read(".beads/issues.jsonl") == "old"
     assert world.files() == [".beads/issues.jsonl", ".gitignore", "code", "f1", "f2", "f3", "f4"]
     assert couple(repository, world.tip(), only).changes == ()
+
+
+@pytest.mark.parametrize("style", LANDING_STYLES)
+def test_no_file_of_the_tracker_is_removed_and_its_identity_stays(
+    world: LandingWorld, style: str
+) -> None:
+    """As ``git rm -r --cached .beads`` does; ``bd`` finds no issue without its metadata."""
+    files = ["issues.jsonl", "metadata.json", "config.yaml", ".gitignore", "hooks/pre-push"]
+    world.main({f".beads/{name}": f"{name}\n" for name in files})
+    repository = world.repository(style=style)
+    gone = world.work("app-1", {**{f".beads/{name}": None for name in files}, "f1": "x\n"})
+    new = {".beads/metadata.json": "other\n", ".beads/config.yaml": "asked for\n"}
+    land(repository, gone, world.work("app-2", new))
+    assert {name: world.read(f".beads/{name}") for name in files} == {
+        **{name: name for name in files},
+        "config.yaml": "asked for",
+    }
+    assert world.read("f1") == "x"
 
 
 # --- conflicts ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.trust import CASES as TRUST_CASES
@@ -114,6 +115,10 @@ HOSTILE_GIT = (
 GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
 TRUST = (sys.executable, "-m", "tests.proof.trust", "--cases", "{size}", "--json", "--progress")
 SEES = (sys.executable, "-m", "tests.proof.sees", "--cases", "{size}", "--json", "--progress")
+PROPOSALS = (
+    sys.executable,
+    *("-m", "tests.proof.proposals", "--cases", "{size}", "--json", "--progress"),
+)
 MORTAL_GIT = (
     sys.executable,
     *("-m", "tests.proof.git_faults", "--cases", "{size}", "--jobs", "1", "--json", "--progress"),
@@ -149,6 +154,7 @@ PARTS: Sequence[Part] = (
     Part("night", "issues", 40, NIGHT, 800.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),
+    Part("proposals", "projects", len(PROJECTS), PROPOSALS, 2.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

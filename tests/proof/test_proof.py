@@ -13,6 +13,7 @@ import pytest
 
 from tests.proof.__main__ import Proving
 from tests.proof.parts import PARTS, ROOT, Part
+from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.table import Figure, figure_of, table
@@ -63,6 +64,7 @@ def test_full_size_is_what_is_promised() -> None:
         "backlogs": 16,
         "hostile-git": len(hostile_settings()),
         "sees": len(LAYOUTS),
+        "proposals": len(PROJECTS),
         "git-faults": 5500,
         "bd-faults": 555,
         "fuzz": 1_000_000,

@@ -118,6 +118,25 @@ def test_a_name_that_was_pointed_at_this_machine_is_refused(served: Served, path
         assert status_of(served.call(f"GET /{TOKEN}/{path} HTTP/1.1{host}")) == 421
 
 
+def test_a_refused_name_is_told_with_its_setting(served: Served) -> None:
+    answer = served.call(f"GET /{TOKEN}/ HTTP/1.1|Host: box.tail.ts.net:80").decode()
+    assert status_of(answer.encode()) == 421
+    assert '[web]\nhosts = ["box.tail.ts.net"]\n' in answer and TOKEN not in answer
+    assert b"hosts" not in served.call(f"GET /{TOKEN}/ HTTP/1.1|Host: <b>")
+
+
+def test_a_name_that_the_user_gave_leads_to_the_page_and_no_other_does(controlled: Served) -> None:
+    controlled.web.hosts = ("Box.tail.ts.net",)
+    host = "box.tail.ts.net"
+    assert status_of(controlled.call(f"GET /{TOKEN}/ HTTP/1.1|Host: {host}")) == 200
+    assert status_of(controlled.call(f"GET / HTTP/1.1|Host: {host}")) == 404
+    for origin in (f"https://{host}", f"http://{host}"):
+        assert asked(controlled, PAUSE, Host=host, Origin=origin) == 200
+    assert asked(controlled, PAUSE, Host=host, Origin="https://evil.example") == 403
+    for other in ("evil.example", f"{host}.evil.example", f"x.{host}"):
+        assert status_of(controlled.call(f"GET /{TOKEN}/ HTTP/1.1|Host: {other}")) == 421
+
+
 def test_whoever_has_no_token_learns_nothing(served: Served) -> None:
     for path in ("/", "/events", "/x/", f"/{TOKEN.upper()}/", f"http://localhost/{TOKEN}/"):
         answer = served.call(f"GET {path} HTTP/1.1|Host: localhost")

@@ -30,8 +30,9 @@ def _unverified(plan: FleetPlan) -> Check | None:
         return ok("verify", f"none is set; proposed: {shown(found)}") if found else None
     name = printable(review.name, 40) if review is not None else ""
     who = f"only {name} looks at the work" if name else "nothing is verified"
-    if found is None:
+    if found is None or not found.line:
         text = f"{who}: what an agent calls done is closed. No command that checks was recognised"
+        text += f"; proposed: {shown(found)}" if found else ""
         own = f"touch {shlex.quote(str(plan.folder / FILE_NAME))}"
         return warn("verify", text, edit(plan.resolved.file) or own)
     text = f"{who}; proposed: {shown(found)}"

@@ -1,6 +1,7 @@
 """Import and export of the built-in tracker: single issues, and beads' JSON Lines.
 
-An import is one transaction: every line is good, or nothing is imported. A command that comes with
+An import is one transaction: every line is an issue, or nothing is imported. A label, comment or
+dependency that cannot be read is left out, as ``bd`` does. A command that comes with
 an issue is only kept if the user allows it: docs/OPERATIONS.md, "Text from issues".
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from beads_workers.core.framing import ProtocolError, parse_object
 from beads_workers.core.model import value
@@ -49,7 +51,8 @@ class Imported:
 
     ``older``: left as they were, because the tracker's are newer. ``held``: updated, but status and
     assignee stayed. ``skipped``: records that are no issues (beads' memories, its header).
-    ``dangling``: dependencies on unknown issues, which hold nothing back.
+    ``dangling``: dependencies on unknown issues, which hold nothing back. ``left_out``: labels,
+    comments and dependencies that cannot be read, each with its line and issue.
     """
 
     created: int = 0
@@ -60,6 +63,7 @@ class Imported:
     commands_dropped: int = 0
     skipped: int = 0
     dangling: int = 0
+    left_out: tuple[str, ...] = ()
 
 
 @value
@@ -75,7 +79,8 @@ def import_lines(
 
     ``now`` replaces times that a line does not give.
     """
-    read, skipped = _read(lines)
+    left_out: list[str] = []
+    read, skipped = _read(lines, left_out)
     dropped = 0
     if not allow_commands:
         dropped = sum(line.issue.command is not None for line in read)
@@ -86,7 +91,8 @@ def import_lines(
         _refuse_cycles(store, [line.issue for line in read])
         named = {d.depends_on_id for line in read for d in line.issue.dependencies}
         dangling = len(named - store.known(named))
-    return replace(found, commands_dropped=dropped, skipped=skipped, dangling=dangling)
+    found = replace(found, left_out=tuple(left_out), commands_dropped=dropped)
+    return replace(found, skipped=skipped, dangling=dangling)
 
 
 def export_lines(connection: sqlite3.Connection) -> Generator[str, None, None]:
@@ -118,8 +124,11 @@ def _write(store: SqliteStore, issues: Sequence[TrackerIssue]) -> None:
     store.refresh(before | store.dependants(ids))
 
 
-def _read(lines: Iterable[bytes]) -> tuple[list[_Line], int]:
-    """Parse every line; return the issues and the number of records of another kind."""
+def _read(lines: Iterable[bytes], left_out: list[str]) -> tuple[list[_Line], int]:
+    """Parse every line; return the issues and the number of records of another kind.
+
+    Add the parts that cannot be read to ``left_out``.
+    """
     read: list[_Line] = []
     problems: list[str] = []
     first_seen: dict[str, int] = {}
@@ -127,8 +136,9 @@ def _read(lines: Iterable[bytes]) -> tuple[list[_Line], int]:
     for number, raw in enumerate(lines, start=1):
         if not raw.strip():
             continue
+        parts: list[str] = []
         try:
-            line = _parsed(raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw)
+            line = _parsed(raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw, parts)
         except (ProtocolError, BadIssue) as error:
             problems.append(f"line {number}: {error}")
             continue
@@ -140,20 +150,21 @@ def _read(lines: Iterable[bytes]) -> tuple[list[_Line], int]:
         else:
             first_seen[line.issue.id] = number
             read.append(line)
+            left_out += (f"line {number}, {line.issue.id}: {each}" for each in parts)
     if problems:
         raise ImportRefused(problems[:PROBLEMS_MAX], len(problems))
     return read, skipped
 
 
-def _parsed(raw: bytes) -> _Line | None:
+def _parsed(raw: bytes, left_out: list[str]) -> _Line | None:
     fields = parse_object(raw)
     if fields.get("_type", "issue") != "issue" or "_schema" in fields:
         return None  # A memory of beads, or the header of an export.
-    return _Line(from_object(fields), has_status="status" in fields)
+    return _Line(from_object(fields, left_out), has_status="status" in fields)
 
 
 def _merge(store: SqliteStore, read: Sequence[_Line], now: str) -> Imported:
-    counts = {"created": 0, "updated": 0, "unchanged": 0, "older": 0, "held": 0}
+    counts: dict[str, Any] = {"created": 0, "updated": 0, "unchanged": 0, "older": 0, "held": 0}
     present = {issue.id: issue for issue in store.in_batches(line.issue.id for line in read)}
     written: list[TrackerIssue] = []
     for line in read:

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beads_workers.trackers.issue import Dependency, TrackerIssue, from_object, time_text, to_object
+from beads_workers.trackers.issue import (
+    BadIssue,
+    Dependency,
+    TrackerIssue,
+    from_object,
+    time_text,
+    to_object,
+)
 from beads_workers.trackers.sqlite import exchange
 from beads_workers.trackers.sqlite.store import connect, create
 from tests.support.shares import examples
@@ -115,12 +122,9 @@ def test_a_dropped_command_takes_none_away_that_a_person_typed(
         (b'{"id": "x-1", "title": 3}', "title"),
         (b'{"id": "x-1", "title": "t", "priority": 5}', "priority"),
         (b'{"id": "x-1", "title": "t", "priority": true}', "priority"),
-        (b'{"id": "x-1", "title": "t", "labels": "red"}', "labels"),
         (b'{"id": "x-1", "title": "t", "command": [1]}', "command"),
         (b'{"id": "x-1", "title": "t", "created_at": "yesterday"}', "created_at"),
         (b'{"id": "x-1", "title": "t", "timeout_seconds": 1%s}' % (b"0" * 400), "timeout"),
-        (b'{"id": "x-1", "title": "t", "dependencies": [{}]}', "depends_on_id"),
-        (b'{"id": "x-1", "title": "t", "dependencies": [{"depends_on_id": "x-1"}]}', "itself"),
         (b'{"id": "good", "title": "t"}', "line 1 already"),
     ],
 )
@@ -133,6 +137,30 @@ def test_a_bad_line_is_named_and_nothing_is_imported(
     (found,) = caught.value.problems
     assert found.startswith("line 3: ") and problem in found
     assert exported(connection) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good", "problem"),
+    [
+        ("dependencies", {"depends_on_id": ""}, {"depends_on_id": "good"}, "no depends_on_id"),
+        ("dependencies", {"depends_on_id": "a\n  INFO b"}, {"depends_on_id": "good"}, "holds more"),
+        ("dependencies", {"depends_on_id": "x-1"}, {"depends_on_id": "good"}, "itself"),
+        ("dependencies", {"depends_on_id": "good", "type": 3}, {"depends_on_id": "good"}, "type"),
+        ("dependencies", "good", {"depends_on_id": "good"}, "not of type dict"),
+        ("labels", 3, "red", "not of type str"),
+        ("comments", "text", {"text": "t"}, "not of type dict"),
+    ],
+)
+def test_a_part_that_cannot_be_read_costs_that_part_alone(
+    connection: sqlite3.Connection, name: str, bad: object, good: object, problem: str
+) -> None:
+    both: dict[str, Any] = {name: [bad, good]}
+    found = load(connection, issue("good"), issue(**both))
+    (said,) = found.left_out
+    assert said.startswith(f"line 2, x-1: {name}, number 1: ") and problem in said
+    assert found.created == 2 and len(exported(connection)["x-1"][name]) == 1
+    with pytest.raises(BadIssue, match=name):
+        from_object(issue(**both))
 
 
 def test_a_cycle_imports_nothing(connection: sqlite3.Connection) -> None:
