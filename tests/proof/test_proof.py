@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.proof.__main__ import Proving
+from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
@@ -64,6 +65,7 @@ def test_full_size_is_what_is_promised() -> None:
         "sees": len(LAYOUTS),
         "git-faults": 5500,
         "bd-faults": 555,
+        "odd-starts": len(odd_starts()),
         "fuzz": 1_000_000,
         "rooms": 7,
         "upstream": 170,
