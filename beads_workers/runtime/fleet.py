@@ -147,8 +147,7 @@ class Fleet:
         try:
             return [self._directory.lock(), run_directory.lock_tracker(folder, shared=shared)]
         except run_directory.AlreadyRunning as error:
-            hint = "see it with 'beads-workers status', end it with 'beads-workers stop'"
-            raise StartRefused(str(error), hint, 5) from None
+            raise StartRefused(str(error), error.hint, 5) from None
 
     def _work(
         self,
