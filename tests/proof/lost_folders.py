@@ -1,9 +1,9 @@
 """What befalls the folders under a living fleet, and what it must do about it.
 
-Its state folder, its tracker or its project is removed, moved away, replaced by another folder or by a link, or
-becomes read-only, also while the disk is full. It notices within 5 s and says so, ends within 10 s
-of TERM with all that it started, and each issue that it held is open again or named in its last
-words.
+Its state folder or its project is removed, moved away, replaced by another folder or by a link, or
+becomes read-only, also while the disk is full; its tracker alone is removed. It notices within 5 s
+and says so, ends within 10 s of TERM with all that it started, and each issue that it held is open
+again or named in its last words.
 """
 
 from __future__ import annotations
