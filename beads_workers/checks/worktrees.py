@@ -13,6 +13,7 @@ from beads_workers.core.model import value
 from beads_workers.core.settings import Work, Worktrees
 from beads_workers.core.text import counted, printable
 from beads_workers.options import Options
+from beads_workers.runtime.trust import Untrusted, check_place
 from beads_workers.worktrees.git import (
     BRANCHES,
     GitError,
@@ -24,7 +25,7 @@ from beads_workers.worktrees.git import (
     questions,
 )
 from beads_workers.worktrees.making import find_base, matching
-from beads_workers.worktrees.places import default_folder
+from beads_workers.worktrees.places import default_folder, landing_folder
 
 COMMIT = "git add --all && git commit --message 'before the fleet'"
 
@@ -112,6 +113,18 @@ def folder_in_the_way(folder: str | None, top: str) -> Check | None:
     return None
 
 
+def folder_of_a_stranger(folder: str, project: Path, common: str) -> Check | None:
+    """Refuse a folder for worktrees or gates that another user could replace: what lies there is
+    run."""
+    gates = landing_folder(Path(folder), project, Path(common))
+    try:
+        for each in (Path(folder), gates):
+            check_place(each.absolute(), Path.cwd())
+    except Untrusted as error:
+        return misused("worktree", str(error), "name a folder of your own: [worktree] folder")
+    return None
+
+
 def find_worktrees(options: Options, project: Path, state_directory: str) -> Worktrees | Check:
     """Return where worktrees are made from and to, or the first reason why none can be made."""
     found = checkout(project)
@@ -120,14 +133,15 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
     base = base_of(project, options.worktree_base)
     if isinstance(base, Check):
         return base
+    state = Path(state_directory).absolute()
+    folder = options.worktree_folder or str(default_folder(project, Path(found.top), state))
     rules: tuple[Callable[[], Check | None], ...] = (
         lambda: branch_in_the_way(project),
         lambda: folder_in_the_way(options.worktree_folder, found.top),
+        lambda: folder_of_a_stranger(folder, project, found.common),
     )
     if (wrong := next((w for rule in rules if (w := rule()) is not None), None)) is not None:
         return wrong
-    state = Path(state_directory).absolute()
-    folder = options.worktree_folder or str(default_folder(project, Path(found.top), state))
     landing = options.landing
     return Worktrees(
         checkout=str(project),

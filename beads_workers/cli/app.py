@@ -32,6 +32,47 @@ HELP = frozenset({"-h", "--help"})
 
 def main() -> None:
     """Run a command; each failure prints one line and a hint, and sets an exit code."""
+    _open_standard_streams()
+    try:
+        try:
+            _main()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _write_to_nothing(1)  # The reader has closed the pipe.
+    except OSError as error:
+        if error.errno not in MACHINE:
+            raise  # A bug: its traceback shows where.
+        _write_to_nothing(1)  # It may be stdout's disk that is full.
+        place = f": {error.filename}" if error.filename else ""
+        hint = "'beads-workers doctor' looks at the limits of this machine"
+        _fail(f"{error.strerror}{place}", hint, EXIT_ERROR)
+    except (MemoryError, RuntimeError) as error:
+        from beads_workers.runtime.processes import lacking
+
+        if not (text := lacking(error)):
+            raise
+        _fail(text, "see 'ulimit -v', 'ulimit -u' and the limits of the container", EXIT_ERROR)
+
+
+def _open_standard_streams() -> None:
+    """Open closed standard streams on /dev/null: else the next file or socket takes the number, and
+    whatever reads or prints meets that."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, "w" if fd else "r", closefd=False))  # noqa: SIM115
+
+
+def _write_to_nothing(fd: int) -> None:
+    """From here on, write nothing to ``fd``: Python would report the error again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
+
+
+def _main() -> None:
     if sys.argv[1:] in VERSION:
         print(__version__)
         return
@@ -60,16 +101,6 @@ def main() -> None:
         _fail(*explained(error, sys.argv[1:]), error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader has closed the pipe. Python would report it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(0)
-    except OSError as error:
-        if error.errno not in MACHINE:
-            raise  # A bug: its traceback shows where.
-        place = f": {error.filename}" if error.filename else ""
-        hint = "'beads-workers doctor' looks at the limits of this machine"
-        _fail(f"{error.strerror}{place}", hint, EXIT_ERROR)
     except _git_error() as error:
         _fail(f"git: {_printable(str(error))}", "", EXIT_ERROR)
     sys.exit(code if isinstance(code, int) else 0)
@@ -122,7 +153,10 @@ def _usage_errors() -> type[Any]:
 
 
 def _fail(message: str, hint: str, exit_code: int) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+    try:
+        print(f"error: {message}", file=sys.stderr)
+        if hint:
+            print(f"hint: {hint}", file=sys.stderr)
+    except OSError:
+        _write_to_nothing(2)
     sys.exit(exit_code)

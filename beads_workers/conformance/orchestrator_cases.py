@@ -11,7 +11,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -26,6 +26,8 @@ Play = Callable[[Floor], None]
 CONNECTIONS = 100
 HELLO_SECONDS = 10.0
 WRONG_LINES = 1000
+DRY_TASKS_MAX = 400
+"""Tasks that the kit finishes to see an orchestrator without work."""
 UNREAD_BYTES = 8 << 20
 """Unread bytes to provoke: twice what may wait for a peer that does not read."""
 AGAIN_BY_PATIENCE = 4
@@ -104,6 +106,14 @@ def says_nothing(floor: Floor) -> None:
     peer.must("O-7-1", took > HELLO_SECONDS / 2, f"it was closed after {took:.1f} s")
 
 
+@case("O-7-1")
+def silent_in_a_task(floor: Floor) -> None:
+    """Check that no later silence ends a connection."""
+    peer = floor.worker()
+    peer.get_task("O-7-1")
+    peer.quiet("O-7-1", HELLO_SECONDS + floor.timing.quiet)
+
+
 # --- the conversation ----------------------------------------------------------------------------
 
 
@@ -111,6 +121,7 @@ def says_nothing(floor: Floor) -> None:
 def one_reply(floor: Floor) -> None:
     """Do two tasks as a worker of version 1, and fail a third."""
     peer = floor.worker()
+    peer.quiet("O-5.1-2")
     for _ in range(2):
         task = peer.get_task()
         peer.quiet("O-5.1-1")
@@ -146,6 +157,8 @@ def ready_in_a_task(floor: Floor) -> None:
     peer.must("O-5.3-1", again["type"] == "TASK", f"{again['type']} came in place of the TASK")
     same = again["issue_id"] == task["issue_id"]
     peer.must("O-5.3-1", same, f"it has {task['issue_id']}, and was sent {again['issue_id']}")
+    other = [key for key, value in again.items() if key != "timestamp" and value != task.get(key)]
+    peer.must("O-5.3-1", not other, f"it was sent another {', '.join(other)}")
 
 
 @case("O-5.3-2", "O-5.3-4")
@@ -160,10 +173,10 @@ def done_for_another_issue(floor: Floor) -> None:
     peer.must("O-5.3-4", same, f"its task was {task['issue_id']}, and now {again.get('issue_id')}")
 
 
-def _resynchronised(peer: Peer) -> None:
+def _resynchronised(peer: Peer, requirement: str = "O-5.3-2") -> None:
     message = peer.read(peer.timing.patience)
     due = message is not None and message["type"] == "WAIT" and message["wait_seconds"] == 1
-    peer.must("O-5.3-2", due, f"WAIT of 1 second was due, and {json.dumps(message)[:200]} came")
+    peer.must(requirement, due, f"WAIT of 1 second was due, and {json.dumps(message)[:200]} came")
 
 
 @case("O-5.3-2", "O-5.3-3")
@@ -188,7 +201,18 @@ def two_of_one_name(floor: Floor) -> None:
     one, other = first.get_task("O-6-1"), second.get_task("O-6-1")
     first.must("O-6-1", one["issue_id"] != other["issue_id"], "both have the same issue")
     first.must("O-6-1", first.called != second.called, f"both are called {first.called}")
+    first.say("DONE", issue_id=other["issue_id"], duration_ms=1)
+    _resynchronised(first, "O-6-1")
+    # It goes on under the name that the other one was given, and then under a third.
+    first.worker_id = second.called
+    again = first.ask("O-6-1")
+    same = again.get("issue_id") == one["issue_id"]
+    first.must("O-6-1", same, "with another worker_id it has another task")
+    first.worker_id = "renamed"
     first.finish()
+    first.quiet("O-6-1")
+    ended = first.ask("O-6-1").get("issue_id") != one["issue_id"]
+    first.must("O-6-1", ended, "its DONE with another worker_id has not ended its task")
     again = second.ask("O-6-1")
     same = again.get("issue_id") == other["issue_id"]
     first.must("O-6-1", same, "the DONE of one has ended the task of the other")
@@ -244,6 +268,24 @@ def _not_handed_on(floor: Floor) -> list[tuple[str, str]]:
     return [each for each in floor.book.lost.items() if floor.book.times[each[0]] < 2]
 
 
+@case("O-4.1-1", "O-5.1-1", phase=Phase.STOP)
+def runs_dry(floor: Floor) -> None:
+    """Finish the issues that are left: what WAIT says, and that nothing follows it unasked.
+
+    One is kept and fails at the end, so that an orchestrator does not end for want of work.
+    """
+    kept, idle = floor.worker(), floor.worker()
+    kept.get_task()
+    for _ in range(DRY_TASKS_MAX):
+        if idle.ask()["type"] == "WAIT":
+            break
+        idle.finish()
+    kept.say("FAILED", issue_id=_issue(kept), error="the kit fails it", duration_ms=1)
+    kept.let_go()
+    if idle.task is None:
+        idle.quiet("O-5.1-1")
+
+
 @case("O-4.7-1", "O-5.3-5", phase=Phase.STOP)
 def stops(floor: Floor) -> None:
     """Check that a held READY is answered with SHUTDOWN, and so is a READY after a task.
@@ -252,12 +294,13 @@ def stops(floor: Floor) -> None:
     """
     if not floor.stop:
         raise NotClaimed("it needs --stop COMMAND")
-    held = _paused(floor)
     busy = floor.worker()
-    for peer in (held, busy):
-        peer.say("READY")
-        peer.read(floor.timing.quiet)
-        peer.may_end = True
+    with suppress(NotClaimed):
+        busy.get_task()
+    held = _paused(floor)
+    held.say("READY")
+    held.read(floor.timing.quiet)
+    held.may_end = busy.may_end = True
     floor.transcript.append(f"  (the kit runs {' '.join(floor.stop)})")
     quiet = subprocess.DEVNULL
     with subprocess.Popen(floor.stop, stdin=quiet, stdout=quiet, stderr=quiet):
@@ -287,8 +330,9 @@ def _paused(floor: Floor) -> Peer:
 
 def _told_to_leave(peer: Peer) -> None:
     message = peer.read(peer.timing.patience)
-    if message is None and not peer.link.is_over and peer.task is not None:
-        peer.finish()
+    if message is None and not peer.link.is_over:
+        if peer.task is not None:
+            peer.finish()
         peer.say("READY")
         message = peer.read(peer.timing.patience)
     is_shutdown = message is not None and message["type"] == "SHUTDOWN"
@@ -357,11 +401,12 @@ def nonsense(floor: Floor) -> None:
 def unknown_types(floor: Floor) -> None:
     """Check that messages of a later version and those of orchestrators are ignored."""
     peer = floor.worker()
-    peer.ask("O-8-2")
-    peer.let_go()
+    task = peer.get_task("O-8-2")
     for kind in ("NOVELTY", "ready", "HELLO"):
-        peer.say(kind, issue_id="no-such-issue")
+        peer.say(kind, issue_id=task["issue_id"], duration_ms=1)
     peer.quiet("O-8-2")
+    same = peer.ask("O-8-2").get("issue_id") == task["issue_id"]
+    peer.must("O-8-2", same, "such a message has ended its task")
 
 
 @case("O-8-3")
@@ -369,10 +414,11 @@ def lean_answers(floor: Floor) -> None:
     """Check that DONE and FAILED end a task even if other fields are missing."""
     peer = floor.worker()
     ended = ""
-    for kind in ("DONE", "FAILED"):
+    for kind, more in (("DONE", {"duration_ms": 1.0, "timestamp": "now"}), ("DONE", {}),
+                       ("FAILED", {})):  # fmt: skip
         issue_id = peer.get_task("O-8-3")["issue_id"]
         peer.must("O-8-3", issue_id != ended, f"{issue_id} is its task still, after DONE")
-        peer.link.send({"type": kind, "issue_id": issue_id})
+        peer.link.send({"type": kind, "issue_id": issue_id, **more})
         peer.let_go()
         peer.quiet("O-8-3")
         ended = issue_id

@@ -19,7 +19,7 @@ AT_ONCE = 8
 """Number of cases that run at the same time, each with one or two workers."""
 
 ALL = [*CASES, *FEATURES]
-SLOW = ("says_nothing", "heartbeat", "nothing_announced")
+SLOW = ("says_nothing", "silent_in_a_task", "heartbeat", "nothing_announced")
 
 
 def try_orchestrator(

@@ -324,13 +324,15 @@ class Degraded:
     """A condition of the machine that lasts until its ``ConditionRecovered``.
 
     ``what`` names it, ``text`` is for people, ``todo`` is what they can type. ``stops``: nothing
-    new is taken meanwhile, and no worker is started; what runs goes on.
+    new is taken meanwhile, and no worker is started; what runs goes on. ``gone``: a folder is not
+    there, so that an end need not wait for it.
     """
 
     what: str
     text: str
     todo: str
     stops: bool
+    gone: bool = False
 
 
 @value

@@ -146,6 +146,9 @@ class Ending:
             self.move(RunStimulus.ALL_LEFT)
             self._all_left()
         if self._parts.state is RunState.SETTLING:
+            if self._parts.degraded.gone:
+                due = self._effects.now + limits.FORGETFUL_SETTLE_SECONDS
+                self._effects.timers.set_earlier(SETTLE_TIMEOUT, due)
             tasks = self._parts.tasks
             nothing = len(tasks.in_flight) == len(tasks.orphaned())
             trips = self._parts.round_trips

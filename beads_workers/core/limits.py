@@ -317,7 +317,8 @@ lock or on the network, and is killed."""
 SETTLE_TIMEOUT_SECONDS = 60.0
 """Time after which a failing close ends a run with --until-empty; it is kept for the next start."""
 FORGETFUL_SETTLE_SECONDS = 3.0
-"""The same if the run directory is gone: nothing can be kept."""
+"""The same if the run directory is gone, and nothing can be kept; or the tracker, and the journal
+keeps what is pending."""
 
 # --- the end --------------------------------------------------------------------------------
 STOP_SECONDS = 10.0

@@ -179,6 +179,11 @@ class DegradedConditions:
         """Whether any condition keeps new work from being taken."""
         return any(each.stops for each in self._standing.values())
 
+    @property
+    def gone(self) -> bool:
+        """Whether a folder that the fleet needs is not there."""
+        return any(each.gone for each in self._standing.values())
+
     def degraded(self, event: Degraded) -> None:
         """Note that a condition holds from now on; the same once more changes nothing."""
         if self._standing.get(event.what) == event:

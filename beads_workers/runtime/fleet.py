@@ -39,7 +39,7 @@ from beads_workers.runtime.handshake import StartRefused, read_settings, say, sa
 from beads_workers.runtime.journal import Journal, JournalLost, Size
 from beads_workers.runtime.kin import Kin
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
-from beads_workers.runtime.processes import raise_file_limit, redirect_output
+from beads_workers.runtime.processes import lacking, raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
 from beads_workers.runtime.sockets import TcpListener, free_socket
 from beads_workers.runtime.tracker_thread import Recovery
@@ -150,8 +150,7 @@ class Fleet:
         try:
             return [self._directory.lock(), run_directory.lock_tracker(folder, shared=shared)]
         except run_directory.AlreadyRunning as error:
-            hint = "see it with 'beads-workers status', end it with 'beads-workers stop'"
-            raise StartRefused(str(error), hint, 5) from None
+            raise StartRefused(str(error), error.hint, 5) from None
 
     def _work(
         self,
@@ -436,10 +435,14 @@ def run_fleet(client: socket.socket, zygote: Zygote) -> int:
     fleet = Fleet(settings, client, zygote)
     try:
         return fleet.run()
-    except OSError as error:
+    except (OSError, MemoryError, RuntimeError) as error:
+        text = lacking(error)
+        if not text and not isinstance(error, OSError):
+            raise
         # Before the fleet says "started" this is an answer; afterwards it reports a bug.
-        say_failed(client, str(error), "'beads-workers doctor' looks at all that a start needs", 1)
-        if fleet.has_log:
+        hint = "'beads-workers doctor' looks at all that a start needs"
+        say_failed(client, text or str(error), hint, 1)
+        if fleet.has_log and not text:
             raise
         return 1
     except StartRefused as refused:

@@ -169,7 +169,7 @@ def judge(place: RequiredFolder) -> ev.Degraded | None:
         state = os.statvfs(place.path)
     except OSError as error:
         text = f"{place.what} cannot be used: {place.path}: {error.strerror}"
-        return ev.Degraded(place.what, text, f"ls -d {place.path}", stops=True)
+        return ev.Degraded(place.what, text, f"ls -d {place.path}", stops=True, gone=True)
     if why := _not_written(place):
         text = f"{place.what} cannot be written: {place.path}: {why}"
         return ev.Degraded(place.what, text, f"ls -ld {place.path}", stops=True)
@@ -259,6 +259,7 @@ class Loop:
         self.control: ControlServer
         self.tracker_thread: TrackerThread
         self.conditions: Conditions
+        self._signalled = False
         self.notifier: Notifier | None = None
         self.ingress: Ingress | None = None
         self.accounts: SharedAccounts | None = None
@@ -562,4 +563,8 @@ class Loop:
                 raise lost(error)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._mailbox.post(ev.StopAsked(exit_code=128 + number, why=f"signal {number}"))
+        # The first asks, every later one means now, as for the client of a start.
+        seconds = 0.0 if self._signalled else None
+        self._signalled = True
+        text = f"signal {number}"
+        self._mailbox.post(ev.StopAsked(seconds=seconds, exit_code=128 + number, why=text))

@@ -29,6 +29,15 @@ ASK_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that ask a worker to leave."""
 
 
+def lacking(error: BaseException) -> str:
+    """Return what this machine has too little of, by an error of Python itself; "": nothing."""
+    if isinstance(error, MemoryError):
+        return "no memory is left"
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return "no thread can be started: too little memory, or too many processes"
+    return ""
+
+
 def redirect_output(folder: Path, log_directory: str | None) -> None:
     """From here on, write internal errors to ``orchestrator.log`` in the run's ``folder``.
 

@@ -52,7 +52,11 @@ LOCK_TRIES, LOCK_TRY_SECONDS = 5, 0.01
 
 
 class AlreadyRunning(Exception):
-    """Another process holds the lock. ``str()`` says which."""
+    """Another process holds the lock. ``str()`` says which, ``hint`` how to see and end it."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint or "see it with 'beads-workers status', end it with 'beads-workers stop'"
 
 
 def read_info(text: bytes) -> RunInfo | None:
@@ -298,9 +302,15 @@ def lock_tracker(folder: Path, *, shared: bool = False) -> int:
         fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        message = f"another orchestrator on this machine works on {folder}"
-        message += ", without --shared" if shared else ""
-        raise AlreadyRunning(message) from None
+        from beads_workers.runtime import sessions  # Only a refusal needs it.
+
+        open_there = [p.pid for p in sessions.owners(folder) if sessions.is_orchestrator(p.pid)]
+        who = hint = ""
+        for pid in open_there[:1]:
+            # Its run directory is not the one here, or was removed: no command here finds it.
+            who, hint = f" (pid {pid})", f"see it with 'ps -fp {pid}', end it with 'kill {pid}'"
+        message = f"another orchestrator on this machine{who} works on {folder}"
+        raise AlreadyRunning(f"{message}{', without --shared' if shared else ''}", hint) from None
     return fd
 
 

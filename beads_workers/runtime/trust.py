@@ -79,6 +79,14 @@ def check_owner(path: Path, start: Path) -> None:
             raise stranger(path, uid)
 
 
+def check_place(path: Path, start: Path) -> None:
+    """Raise ``Untrusted`` as ``check_owner`` does, for the path and each folder above it that does
+    not hold ``start`` itself: whoever owns one of them can put another in its place."""
+    for each in (path, *path.parents, *path.resolve().parents):
+        if not start.is_relative_to(each):
+            check_owner(each, start)
+
+
 def check_state(root: Path, start: Path) -> None:
     """Raise ``Untrusted`` if a run directory contains something that no run creates: a link, a
     device, a folder instead of a file, or a file of a stranger.

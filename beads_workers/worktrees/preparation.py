@@ -125,7 +125,8 @@ def keep_refs(folder: str) -> None:
     """Write down all refs, and the programs in git's settings, so that changes by the attempt can
     be named afterwards."""
     try:
-        directory = Path(folder, ".git").read_text().removeprefix("gitdir:").strip()
+        dot_git = os.fsdecode(Path(folder, ".git").read_bytes())
+        directory = dot_git.removeprefix("gitdir:").strip()
         refs = git(folder, "for-each-ref", "--format=%(objectname) %(refname)")
         Path(directory, REFS_FILE).write_text(refs, "utf-8", "surrogateescape")
         programs.keep(Path(directory))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support.repository import commit, git, make_repository
 from tests.support.trust import TRUSTED
 
 AGENT = Agent("a", ("agent",), "Do {id}")
+STRANGER = 12_345
 PLAIN = replace(AGENT, prompt=PLAIN_PROMPT)
 
 
@@ -49,6 +51,29 @@ def test_a_killed_git_lets_nobody_work_in_the_users_own_checkout(
     kill_git(monkeypatch, tmp_path, "rev-parse")
     assert worktrees.is_repository(project)
     assert "was ended by signal 9" in refusal(project).text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("lies", ["at it", "above it", "as a link", "behind a link", "for gates"])
+def test_a_folder_for_worktrees_that_another_user_could_replace_is_refused(
+    lies: str, tmp_path: Path
+) -> None:
+    project, theirs = make_repository(tmp_path / "r"), tmp_path / "theirs"
+    (theirs / "own").mkdir(parents=True)
+    os.chown(theirs, STRANGER, STRANGER)
+    ours = tmp_path / "ours"
+    ours.symlink_to(theirs / "own")
+    gates = tmp_path / "w.landing"
+    gates.symlink_to(tmp_path)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    for each in (gates, link):
+        os.chown(each, STRANGER, STRANGER, follow_symlinks=False)
+    named = {"at it": theirs, "above it": theirs / "own" / "w", "as a link": link / "w"}
+    named |= {"behind a link": ours, "for gates": tmp_path / "w"}
+    found = refusal(project, worktree_folder=str(named[lies]))
+    assert f"belongs to another user (uid {STRANGER})" in found.text
+    assert "[worktree] folder" in found.hint
 
 
 # --- several agents in one checkout -----------------------------------------------------------

@@ -78,17 +78,6 @@ def test_one_that_tests_the_branch_is_seen_once_and_doctor_knows(project: Projec
     assert project.doctor(*doctor).one("sees")["text"].endswith("tests the branch")
 
 
-def test_one_that_depends_on_nothing_is_a_warning_and_the_report_says_so(project: Project) -> None:
-    (project.folder / "beads-workers.toml").write_text('[landing]\ntrailers = "full"\n')
-    done = project.start("test -e calc.py")
-    assert done.returncode == 0, done
-    assert "warn sees     'test -e calc.py' passes on broken sources" in done.stderr
-    assert f"verified {INDEPENDENT}" in done.stdout
-    landed = git(project.folder, "log", "-1", "--format=%B", "bw-landing/main")
-    assert INDEPENDENT in landed
-    assert f"verified {INDEPENDENT}" in " ".join(project.run("report").stdout.split())
-
-
 def test_land_asks_the_same(project: Project) -> None:
     commit = "touch a && git add a && git commit --quiet -m a"
     done = project.run(*START, "--no-land", "--worktree", "--", "sh", "-c", commit)
@@ -136,14 +125,24 @@ def test_ctrl_c_ends_the_proof_with_all_that_it_started(project: Project) -> Non
     until(lambda: not Path("/proc", pid).exists())
 
 
-def test_a_check_that_is_known_to_depend_on_nothing_is_proved_again_beside_the_attempts(
+def test_one_that_depends_on_nothing_is_a_warning_and_is_proved_again_beside_the_attempts(
     project: Project,
 ) -> None:
-    """The tree is another one, and tests may have been added: but that holds up nobody."""
-    assert INDEPENDENT in project.start("true").stdout
+    """The tree is another one, and tests may have been added: but that holds up nobody.
+
+    Of the first start only the last words are sure: on a busy machine its issue lands before the
+    proof is through, and bears no mark.
+    """
+    (project.folder / "beads-workers.toml").write_text('[landing]\ntrailers = "full"\n')
+    first = project.start("test -e calc.py")
+    assert first.returncode == 0, first
+    assert "warn sees" in first.stderr and INDEPENDENT in first.stderr
     assert project.run("add", "two").returncode == 0
-    again = project.start("true")
+    again = project.start("test -e calc.py")
     assert again.returncode == 0, again
-    assert "'true' passed on broken sources at an earlier start" in again.stderr
-    assert "'true' passes on broken sources, seen in" in again.stderr, "at the end"
-    assert INDEPENDENT in again.stdout
+    assert "'test -e calc.py' passed on broken sources at an earlier start" in again.stderr
+    assert "'test -e calc.py' passes on broken sources, seen in" in again.stderr, "at the end"
+    assert f"verified {INDEPENDENT}" in again.stdout
+    landed = git(project.folder, "log", "-1", "--format=%B", "bw-landing/main")
+    assert INDEPENDENT in landed
+    assert f"verified {INDEPENDENT}" in " ".join(project.run("report").stdout.split())

@@ -31,6 +31,13 @@ LONG_WAIT = WAIT.replace("1", "9")
 TASK = 'self.say(worker, "TASK", issue_id=worker.task, priority=2, title="Try it")'
 HELLO = """worker.unsent += b'{"type": "HELLO"}\\n'"""
 FORGETS = f"worker.is_ready = False{IN}"
+NL = "\n        "
+MARKED = 'json.dumps(message).encode("utf-8-sig")'
+NAMED = f"worker = next((w for w in self.workers.values() if w.name == whole), worker){IN}"
+WAITS = "each is not worker and each.is_known and not each.task"
+PUSHES = f"[self.answer(each) for each in [*self.workers.values()] if {WAITS}]"
+ANYBODYS = f"""holder = next((w for w in self.workers.values() if w.task == issue), None)
+        if holder:{IN}holder.task = ""{IN}"""
 ENDS = f'worker.task = ""{IN}'
 WRONG: dict[str, tuple[tuple[str, str], ...]] = {
     "O-2.1-1": (("os.umask(0o177)", "os.umask(0o022)"),),
@@ -40,6 +47,33 @@ WRONG: dict[str, tuple[tuple[str, str], ...]] = {
     "O-3-4": (('worker.unread, worker.skips = b"", True', "worker.is_gone = True"),),
     "O-4.1-1": (('"timestamp": time.time()', '"timestamp": "now"'),),
     "O-4.1-1 with another priority": (("priority=2", "priority=9"),),
+    **{
+        f"O-4.1-1 with a WAIT of {seconds}": (
+            (f"else:{IN}{WAIT}", f"else:{IN}{WAIT[:-2]}{seconds})"),
+        )
+        for seconds in ("0", "3601", "1.5")
+    },
+    "O-4.1-1 with a long title": (('title="Try it"', 'title="x" * 501'),),
+    "O-3-1 with Infinity": (('"timestamp": time.time()', '"timestamp": float("inf")'),),
+    "O-3-1 with a byte-order mark": (("json.dumps(message).encode()", MARKED),),
+    "O-5.1-1 and tells those who wait": (('"FAILED" else []', f'"FAILED" else []{IN}{PUSHES}'),),
+    "O-5.1-2 before READY": (("if worker.uid == os.getuid():", f"{WAIT}{NL}if True:"),),
+    "O-5.1-2 with the next TASK": ((ENDS, f"{ENDS}self.answer(worker){IN}"),),
+    "O-5.3-1 with another title": (('title="Try it"', "title=str(time.time())"),),
+    "O-6-1 and takes DONE for anybody's": ((f"if issue == worker.task:{IN}{ENDS}", ANYBODYS),),
+    "O-6-1 by the name that it gave": ((READY, f"{NAMED}{READY}"),),
+    "O-6-1 by the name of READY": (
+        (READY, f"worker.said = whole{IN}{READY}"),
+        ("isinstance(issue, str):", "isinstance(issue, str) and worker.said == whole:"),
+    ),
+    "O-7-1 at any time": (("(silent and not worker.is_known)", "silent"),),
+    "O-8-2 but takes it for an answer": (
+        ('kind in ("DONE", "FAILED") and', 'kind != "READY" and'),
+    ),
+    "O-8-2 but takes it for READY": (('if kind == "READY" and', 'if kind[0] not in "DF" and'),),
+    "O-8-3 of an integer only": (
+        ("isinstance(issue, str):", 'isinstance(message.get("duration_ms", 0), int):'),
+    ),
     "O-4.7-1": (("if self.stops:", "if False:"), ("if self.stops and", "if False and")),
     "O-5.1-1": ((TASK, f"{TASK}{IN}{TASK}"),),
     "O-5.1-1 with words of its own": ((TASK, f"{HELLO}{IN}{TASK}"),),
@@ -103,7 +137,7 @@ def test_a_right_orchestrator_of_version_1_passes_and_claims_nothing_of_1_1(tmp_
     assert left == {ONLY_VERSION_1} and report.is_conformant
 
 
-@pytest.mark.share(5)
+@pytest.mark.share(8)
 @pytest.mark.parametrize("broken", WRONG)
 def test_a_wrong_orchestrator_of_version_1_is_named(broken: str, tmp_path: Path) -> None:
     text, requirement = VERSION_1, broken.partition(" ")[0]

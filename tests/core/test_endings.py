@@ -234,6 +234,27 @@ def test_a_run_without_a_memory_waits_for_no_tracker() -> None:
     assert play.now - 1000.0 < limits.FORGETFUL_SETTLE_SECONDS + 2
 
 
+@pytest.mark.parametrize("noticed", ["before the stop", "while it settles"])
+def test_a_stop_waits_for_no_tracker_that_is_gone(noticed: str) -> None:
+    gone = ev.Degraded("the tracker", "the tracker cannot be used", "ls", stops=True, gone=True)
+    play = playbook.Play()
+    play.working("a")
+    if noticed == "before the stop":
+        play.do(gone)
+    play.do(ev.StopAsked(), playbook.done(1, "a"))
+    play.answer(settle_error="no such file")
+    play.do(playbook.lost(1))
+    assert play.ended is None
+    if noticed == "while it settles":
+        play.do(gone)
+    while play.ended is None and play.now < 1200.0:
+        if play.round_trip is not None:
+            play.answer(settle_error="no such file")
+        play.wait(0.5)
+    assert play.ended == 7
+    assert play.now - 1000.0 < limits.FORGETFUL_SETTLE_SECONDS + 2
+
+
 def test_a_command_that_cannot_be_run_ends_the_run_and_charges_nothing() -> None:
     play = playbook.Play(workers=1)
     play.own(1)

@@ -6,13 +6,17 @@ import json
 import os
 import shlex
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from beads_workers.core import limits
 from beads_workers.runtime import sessions
+from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM, Fleet, call, until
@@ -55,6 +59,27 @@ def stubborn_fleet(embedded: EmbeddedProject, start: StartFleet, file: Path) -> 
     )
     until(lambda: len(pids_in(file)) == 8)
     return fleet
+
+
+def test_a_fleet_that_only_its_pid_names_is_named_by_a_start_and_ends_on_a_second_term(
+    embedded: EmbeddedProject, start: StartFleet, tmp_path: Path
+) -> None:
+    embedded.create_many([{}])
+    away = ("--state-dir", str(tmp_path / "away"))
+    fleet = start(embedded, *away, "-n", "1", "--", "sleep", "600")
+    fleet.wait_for("started")
+    second = call(embedded, "start", "--", "true")
+    assert second.returncode == 5
+    assert f"(pid {fleet.pid})" in second.stderr and f"'kill {fleet.pid}'" in second.stderr
+    tracker = embedded.folder / STATE_FOLDER / TRACKER_FILE
+    with closing(sqlite3.connect(tracker, isolation_level=None)) as locked:
+        locked.execute("BEGIN EXCLUSIVE")
+        os.kill(fleet.pid, signal.SIGTERM)
+        settles = fleet.wait_for("run_changed", state="settling")
+        os.kill(fleet.pid, signal.SIGTERM)
+        assert fleet.wait() == 128 + signal.SIGTERM
+    ended = fleet.journal("run_ended")[0]
+    assert ended["t"] - settles["t"] < limits.SETTLE_TIMEOUT_SECONDS / 2, fleet.said()
 
 
 def test_stop_ends_what_left_its_session_and_its_environment_and_no_stranger(

@@ -1,9 +1,9 @@
 """What befalls the folders under a living fleet, and what it must do about it.
 
 Its state folder or its project is removed, moved away, replaced by another folder or by a link, or
-becomes read-only, also while the disk is full. It notices within 5 s and says so, ends within 10 s
-of TERM with all that it started, and each issue that it held is open again or named in its last
-words.
+becomes read-only, also while the disk is full; its tracker alone is removed. It notices within 5 s
+and says so, ends within 10 s of TERM with all that it started, and each issue that it held is open
+again or named in its last words.
 """
 
 from __future__ import annotations
@@ -72,11 +72,17 @@ def _read_only(folder: Path) -> None:
     Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("1")
 
 
+def _no_tracker(project: Path) -> None:
+    (_state(project) / "tracker.db").unlink(missing_ok=True)
+    shutil.rmtree(project / ".beads", ignore_errors=True)
+
+
 INJURIES: Mapping[str, Callable[[Path], object]] = {
     "state folder removed": lambda project: shutil.rmtree(_state(project), ignore_errors=True),
     "state folder moved away": lambda project: _away(_state(project)),
     "state folder replaced by another": lambda project: _replaced(_state(project)),
     "state folder replaced by a link": lambda project: _linked(_state(project)),
+    "tracker removed": _no_tracker,
     "runs removed": lambda project: shutil.rmtree(_state(project) / "runs"),
     "project removed": lambda project: shutil.rmtree(project, ignore_errors=True),
     "project moved away": _away,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
@@ -127,6 +128,10 @@ MORTAL_BD = (
     sys.executable,
     *("-m", "tests.proof.bd_faults", "--cases", "{size}", "--jobs", "1", "--json", "--progress"),
 )
+ODD_STARTS = (
+    sys.executable,
+    *("-m", "tests.proof.odd_starts", "--cases", "{size}", "--json", "--progress"),
+)
 NIGHT = (sys.executable, "-m", "tests.night", "--issues", "{size}", "--json")
 SELF_CLAIMING = ("--bd-calls", "worker")
 ON_NEW = [chaos("bd 1.3.0", 50, seed, 2.7, bd=NEW) for seed in (101, 102, 103)]
@@ -155,6 +160,7 @@ PARTS: Sequence[Part] = (
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),
     Part("proposals", "projects", len(PROJECTS), PROPOSALS, 2.0),
+    Part("odd-starts", "commands in odd places", len(odd_starts()), ODD_STARTS, 700.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.proof.__main__ import Proving
+from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
@@ -67,6 +68,7 @@ def test_full_size_is_what_is_promised() -> None:
         "proposals": len(PROJECTS),
         "git-faults": 5500,
         "bd-faults": 555,
+        "odd-starts": len(odd_starts()),
         "fuzz": 1_000_000,
         "rooms": 7,
         "upstream": 170,

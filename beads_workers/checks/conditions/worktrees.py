@@ -72,7 +72,8 @@ _worktree = partial(Condition, Stage.WORKTREES, "worktree")
 CONDITIONS = (
     _worktree(
         "worktrees can be made: a git checkout with a commit to begin with, no branch 'bw', a"
-        " folder that git ignores; without them agents do not share the checkout",
+        " folder that git ignores and no other user could replace; without them agents do not"
+        " share the checkout",
         _can_be_made,
     ),
     _worktree("more than [worktree] disk_floor is free for them", _room, skip("worktree")),

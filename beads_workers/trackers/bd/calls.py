@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import select
 import signal
 import subprocess
@@ -96,7 +98,7 @@ class BdCalls:
                     " more time with --bd-timeout",
                 )
             self._told_end(process)
-            answer = _answer(arguments[0], process.returncode, stdout, stderr, seconds)
+            answer = _answer(arguments, process.returncode, stdout, stderr, seconds)
         if could_not_begin(answer.status, answer.stderr):
             error_text = answer.stderr.decode("utf-8", "replace")
             raise SourceError(f"{plain(self.program)} {plain(error_text)}", "check bd --version")
@@ -227,14 +229,27 @@ def _wait_polling(process: subprocess.Popen[bytes], seconds: float) -> bool:
     return True
 
 
+_JSON = re.compile(rb"""^(?=[\[{]\s*(?:["{}\]]|$))""", re.MULTILINE)
+"""Begin of an object, or of an array of objects or texts, at the begin of a line."""
+
+
+def _json_in(output: bytes) -> bytes:
+    """Return the output without a byte order mark, and without lines that come before the JSON."""
+    plain_output = output.removeprefix(codecs.BOM_UTF8)
+    found = _JSON.search(plain_output)
+    return plain_output[found.start() :] if found else plain_output
+
+
 def _answer(
-    command: str, status: int, stdout: IO[bytes], stderr: IO[bytes], seconds: float
+    arguments: Sequence[str], status: int, stdout: IO[bytes], stderr: IO[bytes], seconds: float
 ) -> BdResult:
     stdout.seek(0)
     stderr.seek(0)
     output = stdout.read(OUTPUT_BYTES_MAX + 1)
     cut = len(output) > OUTPUT_BYTES_MAX
-    return BdResult(command, status, output, stderr.read(STDERR_BYTES_MAX), cut, seconds)
+    if "--json" in arguments:
+        output = _json_in(output)
+    return BdResult(arguments[0], status, output, stderr.read(STDERR_BYTES_MAX), cut, seconds)
 
 
 def _not_started(program: str, error: OSError | ValueError) -> SourceError:

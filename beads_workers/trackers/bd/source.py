@@ -16,7 +16,7 @@ from beads_workers.core.ready import HIDDEN_KEYS, HOLDING
 from beads_workers.core.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd import edits
-from beads_workers.trackers.bd.calls import BdCalls, BdResult
+from beads_workers.trackers.bd.calls import BdCalls, BdResult, UnknownOutcome
 from beads_workers.trackers.bd.changes import ChangeWatch
 from beads_workers.trackers.bd.settlements import SettlementGroup, rounds, whose
 from beads_workers.trackers.bd.tracker import (
@@ -571,7 +571,17 @@ class BdSource:
         self._claims_unanswered = tuple(ids)
         self._let_go -= set(ids)
         self._wrote = self._wrote_since_held = self._claimed_since_look = True
-        won = self._claimed(picked)
+        try:
+            won = self._claimed(picked)
+        except source.SourceError as error:
+            if isinstance(error, UnknownOutcome) or not error.passing:
+                raise
+            # Once more at once: if each third call fails, that may be the claim of each round trip.
+            self._settle_unanswered_claims()
+            if self._claims_unanswered:
+                raise
+            self._claims_unanswered = tuple(ids)
+            won = self._claimed(picked)
         if not self._tracker.abilities.compare_and_swap:
             # This bd reads, then writes: of two claims at once, the last writer wins.
             seen = self._tracker.look([i for i in ids if i in won])

@@ -146,6 +146,10 @@ _PASSING = re.compile(r"\block|busy|no JSON in its answer|printed nothing|out of
 """Texts of errors that may pass by themselves; ``bd`` has no exit status for them."""
 
 
+_READS = ("context", "info", "list", "ready", "show")
+"""Calls that write nothing: one that fails, and may pass, is made again at once."""
+
+
 def is_out_of_sync(answer: BdResult) -> bool:
     """Return whether ``bd`` 0.x without its daemon failed because another process has just written
     the JSON Lines."""
@@ -278,7 +282,7 @@ def _hint(message: str) -> str:
     if "no beads database" in message:
         return "run bd init in the project, or start in a folder below the one that holds .beads"
     if "locked" in message or "lock " in message:
-        return "another process holds the tracker; it is asked again later"
+        return "another process holds the tracker; see what bd doctor says"
     if "JSON" in message or "printed nothing" in message:
         return "is this bd really beads? see what bd ready --json prints"
     return "see what bd doctor says"
@@ -338,7 +342,7 @@ class _Helps:
 def detect(calls: BdCalls) -> BdFeatures:
     """Ask ``bd`` for its features; raise ``SourceError`` if there is no ``bd``, or it cannot
     claim."""
-    version = version_in(calls.run(["--version"]))
+    version = version_in(_told(calls, "--version"))
     helps = _all_at_once(calls) or _one_by_one(calls)
     if not _has(helps.update, "--claim") or not _has(helps.update, "--json"):
         raise SourceError(
@@ -376,6 +380,12 @@ def _all_at_once(calls: BdCalls) -> _Helps | None:
     return _Helps(everywhere, update + everywhere, ready, listing, frozenset(sections))
 
 
+def _told(calls: BdCalls, *arguments: str) -> BdResult:
+    """Return the answer to a call that asks no tracker, and is made again if it fails."""
+    answer = calls.run(arguments)
+    return answer if answer.status == 0 else calls.run(arguments)
+
+
 def _sections(text: str) -> dict[str, str]:
     _, *parts = _HEADING.split(text)
     return dict(zip(parts[::2], parts[1::2], strict=True))
@@ -405,7 +415,7 @@ def version_in(answer: BdResult) -> str:
 
 
 def _help(calls: BdCalls, *command: str) -> str:
-    answer = calls.run([*command, "--help"])
+    answer = _told(calls, *command, "--help")
     if answer.status != 0:
         raise failed(answer)
     text = answer.stdout.decode("utf-8", "replace")
@@ -550,6 +560,8 @@ class BdTracker:
                 # Perhaps the daemon hangs: it has a session of its own, and is not ours.
                 self._always("--no-daemon")
             raise
+        if answer.status and arguments[0] in _READS and failed(answer).passing:
+            answer = self.calls.run(arguments, ids=ids, text=text, actor=actor)
         if not has_daemon:
             return answer
         if b"Daemon failed to start" in answer.stderr or answer.seconds >= DAEMON_WAIT_SECONDS:

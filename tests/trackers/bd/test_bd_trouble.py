@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,38 @@ def test_a_write_that_fails_changes_nothing_and_can_be_done_later(
     assert project.read_all() == before
     wrapped.pass_on()
     assert [answer.result for answer in source.settle(settlements)] == [Result.APPLIED] * 2
+
+
+LOCKED_EACH_THIRD = """echo >>"$0.count"
+[ $(($(wc -l <"$0.count") % 3)) != 0 ] || { echo 'Error: database is locked' >&2; exit 1; }"""
+
+
+@pytest.mark.share(3)
+@pytest.mark.parametrize(
+    ("calls", "does"),
+    [
+        ("--json", "echo 'A new version is available.'; echo '[notice] npm i'"),
+        ("--json", "printf '\\357\\273\\277'"),
+        ("", LOCKED_EACH_THIRD),
+    ],
+    ids=["a line first", "a byte order mark", "each third call fails"],
+)
+def test_a_bd_that_is_wrapped_badly_is_read_all_the_same(
+    project: BdProject, wrapped: Wrapped, calls: str, does: str
+) -> None:
+    ids = project.create_many([{} for _ in range(3)])
+    wrapped.break_(calls, does)
+    source = project.source(US, program=str(wrapped.program))
+    left, tries = {*ids}, 0
+    while left and (tries := tries + 1) < 10:
+        with suppress(SourceError):
+            source.describe()
+            claimed = [job.issue_id for job in source.take(3, ()).jobs]
+            while claimed:
+                answers = source.settle([Settlement(Action.CLOSE, each) for each in claimed])
+                claimed = [a.settlement.issue_id for a in answers if a.result is Result.FAILED]
+        left = {i for i in ids if project.read(i)[0] != "closed"}
+    assert not left
 
 
 def test_when_a_look_fails_as_well_nothing_is_known(
