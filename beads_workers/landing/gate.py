@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from beads_workers.core.landing import LanderSettings
+from beads_workers.core.landing import SET_UP_FAILED, LanderSettings
 from beads_workers.core.model import value
 from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.text import printable, size
@@ -73,13 +73,14 @@ VERDICTS = "verdicts"
 
 @value
 class GateResult:
-    """Result of a gate. ``why``: one line, if there is no verdict; ``text``: the end of the output
-    of verify."""
+    """Result of a gate. ``why``: one line, if it is not green; ``text``: the end of the output.
+    ``set_up``: the set-up ran, and passed if the gate is green; otherwise it is what failed."""
 
     verdict: GateVerdict
     why: str = ""
     text: str = ""
     seconds: float = 0.0
+    set_up: bool = False
 
 
 @value
@@ -138,8 +139,9 @@ class Verdicts:
             return None
 
     def keep(self, tree: str, result: GateResult) -> None:
-        """Keep the result, if it is a verdict."""
-        if result.verdict is not GateVerdict.NONE:
+        """Keep the result, if it is a verdict on the tree: a failed set-up depends on more."""
+        is_red = result.verdict is GateVerdict.RED and not result.set_up
+        if is_red or result.verdict is GateVerdict.GREEN:
             file = self._file(tree)
             fresh = file.with_suffix(f".{os.getpid()}")
             fresh.write_text(json.dumps(to_plain(result)))
@@ -390,28 +392,28 @@ class GatePlace:
                 if not tries_left or isinstance(error, _CannotGate):
                     return GateResult(GateVerdict.NONE, str(error))
             time.sleep(making.TRY_AGAIN_SECONDS)
-        seconds = self.settings.landing.gate_timeout_seconds
+        runs = self.settings.worktrees.setup is not None and self._set_up is None
         try:
-            if (status := self._run_set_up(order, shortage)) != 0:
-                text = self._tail()
-                how = _ended(status, seconds, shortage.why(text))
-                why = ": ".join(part for part in ("setup failed", how, _last_line(text)) if part)
-                return GateResult(GateVerdict.NONE, why, text, time.monotonic() - began)
-            assert self.settings.verify is not None, "without a command there is no gate"
-            status = self._command(self.settings.verify, order, shortage)
+            status = self._run_set_up(order, shortage)
+            if is_set_up := status == 0:
+                assert self.settings.verify is not None, "without a command there is no gate"
+                status = self._command(self.settings.verify, order, shortage)
         finally:
             self.sweep()
         took = time.monotonic() - began
         if status == 0:
-            return GateResult(GateVerdict.GREEN, seconds=took)
+            return GateResult(GateVerdict.GREEN, seconds=took, set_up=runs)
         text = self._tail()
         short = shortage.why(text)
-        why = f"verify: {_ended(status, seconds, short)}"
+        how = _ended(status, self.settings.landing.gate_timeout_seconds, short)
+        told = ("verify", how) if is_set_up else (SET_UP_FAILED, how, _last_line(text))
         untold = status is None or status < 0 or status >= 128 or status in NO_VERDICT
+        # A set-up that fails without any branch is the fault of none.
+        untold = untold or (order.commit == order.tip and not is_set_up)
         verdict = GateVerdict.NONE if untold or short else GateVerdict.RED
         if self._set_up is not None:
             set_up.save(self._set_up_file, None)  # Verify may have spoiled it unseen.
-        return GateResult(verdict, why, text, took)
+        return GateResult(verdict, ": ".join(filter(None, told)), text, took, not is_set_up)
 
     def sweep(self) -> None:
         """Send KILL to every process that an earlier gate has left running here."""

@@ -704,7 +704,8 @@ class Lander:
         self.say(replace(news, state=result.verdict.value, why=result.why, flaky=flaky))
         since = self._no_verdicts_since.get(running.key, time.monotonic())
         longest = NO_VERDICTS_LONGEST * self.settings.landing.gate_retry_seconds
-        self.queue.judged(lane, result.verdict, enough=time.monotonic() - since >= longest)
+        enough = time.monotonic() - since >= longest
+        self.queue.judged(lane, result.verdict, enough=enough, set_up=result.set_up)
         if tree == self._tip_tree():
             self.say(messages.Tip(self._tip, self.settings.landing.branch, green))
 
