@@ -9,8 +9,9 @@ branch is left: the place below it has landed, and with this branch the gate is 
 No branch is convicted by one red gate. The gate is run once more in a fresh worktree, and some gate
 must have been green since the first red one. Otherwise the tip is gated again: a red tip convicts
 no branch and pauses landing. If it was the set-up that failed, only a gate that ran it counts as
-green, so the tip is gated in a fresh worktree, too. Meanwhile the next train runs ahead, without the culprit. A gate
-without a verdict convicts no branch: the branch waits, and is tried again later, alone.
+green, so the tip is gated in a fresh worktree, too. Meanwhile the next train runs ahead, without
+the culprit. A gate without a verdict convicts no branch: the branch waits, and is tried again
+later, alone.
 
 A branch that awaits a person's approval is gated alone once no other branch waits, and it gives way
 to each that comes. It never lands: a green gate is only reported. Source: docs/LANDING.md, "The
@@ -194,11 +195,11 @@ class _Train:
     """A train. ``landed``: the place up to which it has landed. ``lowest_bad``: the lowest place
     above ``landed`` that did not pass, red or without a verdict. ``bad``: for each place that did
     not pass, the clock when its last gate without a verdict ended, or, if there was none, when its
-    first red gate began. ``of_set_up``: whether a set-up made a gate red. ``bads``: the place of each gate that did not pass. ``red_places``: places
-    that were red; ``fresh``: places that were red again in a fresh worktree. ``tip_bad``: how often
-    the tip did not pass; ``tip_red``: whether it was red. ``enough``: another try of a branch
-    without a verdict would take too long. ``early``: verdict on a train that ran ahead.
-    ``awaits``: its one branch awaits approval."""
+    first red gate began. ``of_set_up``: whether a set-up made a gate red. ``bads``: the place of
+    each gate that did not pass. ``red_places``: places that were red; ``fresh``: places that were
+    red again in a fresh worktree. ``tip_bad``: how often the tip did not pass; ``tip_red``: whether
+    it was red. ``enough``: another try of a branch without a verdict would take too long.
+    ``early``: verdict on a train that ran ahead. ``awaits``: its one branch awaits approval."""
 
     number: int
     keys: tuple[str, ...]
