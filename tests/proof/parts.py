@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.trust import CASES as TRUST_CASES
+from tests.proof.whose import CASES as WHOSE_CASES
 from tests.support.bd import NEW, OLD, bd_environment
 from tests.support.hostile_git import cases as hostile_settings
 
@@ -113,6 +114,7 @@ HOSTILE_GIT = (
 GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
 TRUST = (sys.executable, "-m", "tests.proof.trust", "--cases", "{size}", "--json", "--progress")
 SEES = (sys.executable, "-m", "tests.proof.sees", "--cases", "{size}", "--json", "--progress")
+WHOSE = (sys.executable, "-m", "tests.proof.whose", "--cases", "{size}", "--json", "--progress")
 MORTAL_GIT = (
     sys.executable,
     *("-m", "tests.proof.git_faults", "--cases", "{size}", "--jobs", "1", "--json", "--progress"),
@@ -144,6 +146,7 @@ PARTS: Sequence[Part] = (
     Part("killed", "kills of workers", 70, (*KILLED, "--progress"), 60.0),
     *FAULTS,
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
+    Part("whose", "set-ups and changes of what all share", len(WHOSE_CASES), WHOSE, 30.0),
     Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1300.0),
     Part("night", "issues", 40, NIGHT, 800.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
