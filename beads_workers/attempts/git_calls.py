@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 
 from beads_workers.core.model import value
@@ -22,10 +23,12 @@ class Misplaced(git.GitError):
 
 @value
 class Git:
-    """git in one folder. ``seconds``: the longest time of a call."""
+    """git in one folder. ``seconds``: the longest time of a call; ``places``: as in
+    ``worktrees.git.call``, for each call."""
 
     folder: str
     seconds: float = git.SECONDS_MAX
+    places: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __call__(
         self,
@@ -85,7 +88,7 @@ class Git:
             return git.call(
                 *(self.folder, *arguments),
                 stdin=stdin,
-                places=places,
+                places={**self.places, **(places or {})},
                 seconds=self.seconds,
                 tries=1,
             )

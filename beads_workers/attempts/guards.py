@@ -22,6 +22,7 @@ from typing import Any
 from beads_workers.attempts import ask_hook, hook
 from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees.git import NONE_THERE, config
+from beads_workers.worktrees.programs import configured
 
 NO_PUSH = "no-push://"
 """A transport that git does not have: a push to it fails before anything is sent."""
@@ -202,15 +203,7 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
     if environment.get("BW_WORKTREE"):
         # What lands is signed as it lands; here nobody is there to answer a signer.
         settings.append(("commit.gpgSign", "false"))
-    try:
-        first = max(0, int(environment.get("GIT_CONFIG_COUNT", "0")))
-    except ValueError:
-        first = 0
-    added = {"GIT_CONFIG_COUNT": str(first + len(settings))}
-    for number, (key, setting) in enumerate(settings, first):
-        added[f"GIT_CONFIG_KEY_{number}"] = key
-        added[f"GIT_CONFIG_VALUE_{number}"] = setting
-    return added
+    return configured(environment, settings)
 
 
 def _urls(remotes: Iterable[tuple[str, str, str]], kind: str) -> list[str]:

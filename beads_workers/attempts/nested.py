@@ -74,6 +74,31 @@ def hidden(git: Git, since: float) -> tuple[list[str], list[str]]:
     return kept, left
 
 
+def newly_hidden(git: Git, exclude: Path, before: Path | None) -> list[str]:
+    """Return the files that only lines of ``exclude`` (the shared ``info/exclude``) hide that are
+    not in ``before``, a copy of it; none without a copy. Raises ``GitError``."""
+    try:
+        if before is None or exclude.read_bytes() == before.read_bytes():
+            return []
+    except OSError:
+        return []
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    asked = ("config", "--type=path", f"--default={home}/git/ignore", "core.excludesFile")
+    users = Path(git(*asked).removesuffix("\n"))
+    hides = [f"--exclude-from={file}" for file in (before, users) if file.is_file()]
+    listed = git("ls-files", "-z", "--others", "--exclude-per-directory=.gitignore", *hides)
+    return sorted({name for name in names(listed) if not name.endswith("/")} - {*others_in(git)})
+
+
+def add_hidden(git: Git, names: Sequence[str], index: str | None = None) -> None:
+    """Add ignored files to the index, or to another; raises ``GitError``."""
+    if names:
+        from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
+        stdin = "".join(f"{name}\0" for name in names)
+        places = {"GIT_LITERAL_PATHSPECS": "1"}
+        git("add", "--force", *from_stdin, stdin=stdin, index=index, places=places)
+
+
 def without(folders: Sequence[str]) -> tuple[str, ...]:
     """Return the pathspecs of all but these folders."""
     if not folders:

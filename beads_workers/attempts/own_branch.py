@@ -14,6 +14,7 @@ from pathlib import Path
 
 from beads_workers.attempts.conflicts import CONFLICTS
 from beads_workers.attempts.git_calls import Git
+from beads_workers.attempts.nested import add_hidden
 from beads_workers.attempts.refs import moved_by_lander, refs_now
 from beads_workers.core.landing import FILES_NAMED
 from beads_workers.core.model import value
@@ -223,9 +224,5 @@ def whole_tree(git: Git, only: Sequence[str] = (), besides: Sequence[str] = ()) 
         index = str(Path(place, "index"))
         git("read-tree", "HEAD", index=index)
         git("add", "--all", *only, index=index)
-        if besides:
-            from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
-            stdin = "".join(f"{name}\0" for name in besides)
-            places = {"GIT_LITERAL_PATHSPECS": "1"}
-            git("add", "--force", *from_stdin, stdin=stdin, index=index, places=places)
+        add_hidden(git, besides, index)
         return git("write-tree", index=index).strip()

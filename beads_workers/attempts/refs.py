@@ -61,7 +61,7 @@ def moved(git: Git, own: Path, common: Path, before: Mapping[str, str]) -> Itera
             continue
         if name.startswith(f"{LANDING}/") and _is_landers(git, common, name, old, new):
             continue
-        yield _line(name, old[:SHA_CHARS], new[:SHA_CHARS])
+        yield _line(name, old[:SHA_CHARS], new[:SHA_CHARS], only=_is_only_copy(git, name, new))
 
 
 def moved_by_lander(git: Git, common: Path, name: str) -> frozenset[str]:
@@ -79,15 +79,26 @@ def _is_landers(git: Git, common: Path, name: str, old: str, new: str) -> bool:
     return bool(new) and (not old or new in moved_by_lander(git, common, name))
 
 
-def _line(name: str, old: str, new: str) -> str:
+def _is_only_copy(git: Git, name: str, new: str) -> bool:
+    """Return whether no other ref holds what this one does now."""
+    asked = ("rev-list", "--max-count=1", new, "--not", f"--exclude={name}", "--glob=refs/*")
+    # 128: it is no commit, so it has no copy, either.
+    done = git.ask(*asked, good=(0, 128)) if new else None
+    return done is not None and bool(done.status or done.output)
+
+
+def _line(name: str, old: str, new: str, *, only: bool) -> str:
     shown = name.removeprefix("refs/heads/")
     if name == STASH:
         if not new:
             return f"the stash {old} went while this attempt ran: git stash store {old}"
-        back = "git stash drop" if not old else "git stash list"
+        back = "git stash list" if old else "git stash show -p"
         return f"the stash is {new} (was {old or 'empty'}) since this attempt ran: {back}"
+    if only and not old:
+        return f"{shown} was made while this attempt ran, and only it has {new}: git log -p {new}"
     if not old:
         return f"{shown} was made while this attempt ran: git update-ref -d {name} {new}"
     if not new:
         return f"{shown} was deleted while this attempt ran: git update-ref {name} {old}"
-    return f"{shown} moved while this attempt ran: git update-ref {name} {old} {new}"
+    kept = f" ('git branch NAME {new}' keeps what only it has)" if only else ""
+    return f"{shown} moved while this attempt ran{kept}: git update-ref {name} {old} {new}"

@@ -34,7 +34,7 @@ from beads_workers.attempts.guards import (
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import AgentNotStarted, Clocks, Hearing, run_agent
 from beads_workers.attempts.prompts import first_prompt, mend_prompt, told_since
-from beads_workers.attempts.work import CannotCommit, Changes, Workplace
+from beads_workers.attempts.work import BrokenWorktree, CannotCommit, Changes, Workplace
 from beads_workers.core import assignment, limits
 from beads_workers.core.landing import Mend
 from beads_workers.core.model import OutcomeKind
@@ -285,6 +285,8 @@ class AgentAttempt:
         try:
             words = verdict.text.strip()[:COMMIT_TEXT_CHARS_MAX]
             commit = self._place.commit(self._asked.title, words)
+        except BrokenWorktree:
+            raise  # The agent cannot mend it.
         except (CannotCommit, Misplaced) as error:
             return f"your work cannot be committed: {error}"
         if commit is not None:
@@ -496,7 +498,8 @@ class AgentAttempt:
             if self._place.own and (not self._come_back() or self._changes().any or hidden[0]):
                 self._flags += self._place.keep_all(hidden)
         except (GitError, OSError) as error:
-            self._flags.append(f"its tree could not be kept: {error}")
+            if not self._place.is_broken:
+                self._flags.append(f"its tree could not be kept: {error}")
 
     def _tell(self, activity: str) -> None:
         usage, money, _ = self._around.usage.spent()

@@ -17,10 +17,12 @@ from beads_workers.attempts.conflicts import left_marks, tracked_changes, unmerg
 from beads_workers.attempts.git_calls import Git, Misplaced
 from beads_workers.attempts.litter import is_litter, of_agents
 from beads_workers.attempts.nested import (
+    add_hidden,
     bare_gitlinks,
     hidden,
     in_index,
     nested,
+    newly_hidden,
     others_in,
     without,
 )
@@ -34,8 +36,8 @@ from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees import git, loose
 from beads_workers.worktrees.landed import ATTEMPTS
-from beads_workers.worktrees.programs import changed
-from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord
+from beads_workers.worktrees.programs import EXCLUDE, EXCLUDE_KEPT, changed
+from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord, run_of
 from beads_workers.worktrees.removal import OPERATIONS, STATUS, parse_status
 
 NO_REPOSITORY = 128
@@ -46,6 +48,10 @@ COMMIT_TRIES_MAX = 3
 
 class CannotCommit(Exception):
     """Error: the content of the worktree cannot be committed as it is; ``str()`` is one line."""
+
+
+class BrokenWorktree(Misplaced):
+    """Error: git works in the repository, but not in this worktree any more."""
 
 
 @value
@@ -75,7 +81,7 @@ class Workplace:
     worktree; our code reads and commits nowhere else. ``refs``: all refs as the attempt began.
     ``directory``: where git keeps what belongs to the worktree; ``dot_git`` and ``dot_git_text``:
     the file that leads there. ``trailers``: templates of the trailers of commits made here;
-    ``agent``: the agent that did the work.
+    ``agent``: the agent that did the work; ``is_broken``: see ``BrokenWorktree``.
     """
 
     folder: str
@@ -94,6 +100,7 @@ class Workplace:
     refs: Mapping[str, str] = field(default_factory=dict)
     trailers: tuple[str, ...] = commit_form.OWN_TRAILERS
     agent: str = ""
+    is_broken: bool = False
     _places: tuple[str, str, str] | None = None
     """Git's answers on where it is: asked once, so that the agent cannot move them."""
     _rests: bool = False
@@ -124,7 +131,14 @@ class Workplace:
         place = cls._of_environment(folder, issue_id, attempt, run_id)
         if not place.own:
             raise Misplaced("this task has no worktree")
-        place._take(os.environ.get("BW_BRANCH", ""))
+        try:
+            place._take(os.environ.get("BW_BRANCH", ""))
+        except git.GitError as error:
+            if isinstance(error, git.GitNoAnswer | Misplaced):
+                raise
+            # It was whole when the command began: the command broke it, if the repository is whole.
+            git.git(os.environ.get("BW_CHECKOUT", folder), *git.questions("--git-common-dir"))
+            raise BrokenWorktree(f"its worktree is broken ({error})") from None
         if place.mine is not None:
             place.refs = place.mine.before
             with suppress(OSError):
@@ -205,7 +219,7 @@ class Workplace:
         head, branch, files = self._status(good)
         if self.own and any(name.endswith("/") for name in files):
             files = self._without_worktrees(files)
-        return head, branch, files
+        return head, branch, (*files, *self._newly_hidden())
 
     def _status(
         self, good: tuple[int, ...] = (0,)
@@ -218,6 +232,14 @@ class Workplace:
         if self._rests and self.own:
             self._seen = done.output
         return parse_status(done.output)
+
+    def _newly_hidden(self) -> list[str]:
+        """See ``nested.newly_hidden``: what another attempt has hidden since the run began."""
+        if self.mine is None:
+            return []
+        run = run_of(self._git_directory(), self.run_id)
+        before = run / EXCLUDE_KEPT if run is not None else None
+        return newly_hidden(self._at_top, self._common() / EXCLUDE, before)
 
     def _without_worktrees(self, files: tuple[str, ...]) -> tuple[str, ...]:
         """Leave out the worktrees of sub-agents, which are no change of this worktree."""
@@ -303,11 +325,12 @@ class Workplace:
                 # ``come_back`` has just seen the branch.
                 before = self.head() if self.mine is None else self.mine.tip
                 return self._commit(title, text, before)
-            except git.GitError:
+            except git.GitError as error:
                 # A killed git may have committed before it could say so.
                 if before and self.head() != before and not self.status()[2]:
                     return self.head()
                 if not tries_left:
+                    self._rescue(error)
                     raise
         raise AssertionError("the last try returns or raises")
 
@@ -318,6 +341,8 @@ class Workplace:
         # A repository inside is shown as a folder, or in one.
         has_folders = any(name.endswith("/") for name in found)
         files = self._without_worktrees(found) if has_folders else found
+        besides = self._newly_hidden()
+        files = (*files, *besides)
         if not files and not self._merging():
             self._check_gitlinks(tip)
             return None
@@ -325,7 +350,7 @@ class Workplace:
             if of_agents(files):
                 raise CannotCommit(f"nothing changed but an agent's own files: {some(files)}")
             return None
-        if not self._stage(tip, has_folders=has_folders) and not self._merging():
+        if not self._stage(tip, besides, has_folders=has_folders) and not self._merging():
             return None
         subject = (
             commit_form.shortened(commit_form.one_line(title), commit_form.SUBJECT_COLUMNS)
@@ -343,13 +368,15 @@ class Workplace:
             raise git.GitError(done.error or f"git commit exited with {done.status}")
         return self.head()
 
-    def _stage(self, tip: str, *, has_folders: bool) -> bool:
-        """Stage all changes; return whether the index differs from ``tip``."""
+    def _stage(self, tip: str, besides: Sequence[str], *, has_folders: bool) -> bool:
+        """Stage all changes, and the hidden files ``besides``; return whether the index differs
+        from ``tip``."""
         at_top = self._at_top
         worktrees, repositories = self._nested(at_top) if has_folders else ([], [])
         _refuse(repositories)
         self._seen = None
         at_top("add", "--all", *without(worktrees))
+        add_hidden(at_top, besides)
         is_changed = self._check_gitlinks(tip)
         if self.base in (None, tip):
             return is_changed
@@ -450,11 +477,8 @@ class Workplace:
         return [f"{OBEYED}: {some(found)}"] if found else []
 
     def _programs(self) -> list[str]:
-        """Return a line on what git runs for the user since the attempt; raises ``GitError``."""
-        if self.mine is None:
-            return []
-        found = changed(self._git_directory(), self._git)
-        return [f"changed what git runs in this repository: {some(found)}"] if found else []
+        """Return what has changed that all worktrees share; raises ``GitError``."""
+        return changed(self._git_directory(), self._git) if self.mine is not None else []
 
     def merge(self, tip: str) -> tuple[str, ...]:
         """Merge what has landed into the attempt's branch; return the files with unresolved
@@ -534,9 +558,27 @@ class Workplace:
                 *("-F", "-"),
                 stdin=message + "\n" + self._trailers(commit_form.OWN_TRAILERS),
             ).strip()
+        return self._refer(self._git, commit)
+
+    def _rescue(self, error: git.GitError) -> None:
+        """Keep the files as ``keep`` does, but without git's own directory for the worktree. If
+        that works, the repository and the machine do: raise ``BrokenWorktree``."""
+        if isinstance(error, git.GitNoAnswer | Misplaced):
+            return
+        _, common, top = self._asked_places()
+        outside = Git(top, self.seconds, {"GIT_DIR": common, "GIT_WORK_TREE": top})
+        message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
+        with suppress(git.GitError, OSError):
+            made = ("commit-tree", whole_tree(outside), "-p", str(self.base))
+            commit = outside(*git.FALLBACK_IDENTITY, *made, stdin=message).strip()
+            ref, self.is_broken = self._refer(outside, commit), True
+        if self.is_broken:
+            raise BrokenWorktree(f"its worktree is broken ({error}); its files are kept in {ref}")
+
+    def _refer(self, asks: Git, commit: str) -> str:
         ref = f"{ATTEMPTS}/{branch_part(self.issue_id)}/{self.attempt}"
         git.unlock(str(self._common()), ref)
-        self._git("update-ref", ref, commit)
+        asks("update-ref", ref, commit)
         return ref
 
     def keep_all(self, hidden: tuple[list[str], list[str]]) -> list[str]:
@@ -557,6 +599,7 @@ class Workplace:
         return self._whole_tree((), self._state_of("HEAD")[1])
 
     def _whole_tree(self, besides: Sequence[str], committed: str) -> str:
+        besides = (*besides, *self._newly_hidden())
         if not besides and not self.status()[2]:
             return committed
         at_top = self._at_top

@@ -19,7 +19,7 @@ from select import POLLIN, poll
 
 from beads_workers.checks.beginning import Beginning, find_beginning
 from beads_workers.checks.plan import Progress
-from beads_workers.checks.rules import Check, misused, ok, warn
+from beads_workers.checks.rules import Check, Grade, misused, ok, warn
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.settings import FleetSettings, Landing, Worktrees
 from beads_workers.core.text import printable
@@ -119,9 +119,13 @@ class _BaseCheck:
         with MadeMeanwhile(settings.worktrees):
             result = self._gate(order, verdicts)
         was_red = result.verdict is GateVerdict.RED
+        changed = result.changed
         if was_red:
             result = self._gate(replace(order, fresh=True), verdicts)
-        return self._judge(result, was_red=was_red)
+        check = self._judge(result, was_red=was_red)
+        if changed and check.status is not Grade.FAIL:
+            check = warn(NAME, "; ".join((check.text, *changed)))
+        return check
 
     def _gate(self, order: GateOrder, verdicts: Verdicts) -> GateResult:
         again = " once more, on a clean tree" if order.fresh else ""

@@ -283,6 +283,8 @@ def ahead_of(mine: Add, others: Iterable[Add]) -> tuple[str, ...]:
 # --- texts ---------------------------------------------------------------------------------------
 
 FILES_NAMED = 5
+SET_UP_FAILED = "setup failed"
+"""Beginning of the reason of a gate whose set-up failed."""
 
 
 def refusal_text(
@@ -300,6 +302,8 @@ def refusal_text(
             return f"the gate cannot tell of its branch: {text.partition(chr(10))[0]}".rstrip(": ")
         case "rejected":
             return f"a person rejects it: {text.partition(chr(10))[0]}"
+        case "verify" if text.startswith(SET_UP_FAILED):
+            return f"on its branch, {text.partition(chr(10))[0]}"
         case "verify":
             return f"verify fails on its branch together with what has landed{behind}"
         case _:

@@ -26,9 +26,10 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from beads_workers.core.landing import LanderSettings
+from beads_workers.core.landing import SET_UP_FAILED, LanderSettings
 from beads_workers.core.model import value
 from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.text import printable, size
@@ -40,7 +41,7 @@ from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees import loose, making
+from beads_workers.worktrees import loose, making, programs
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
 from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
@@ -73,13 +74,16 @@ VERDICTS = "verdicts"
 
 @value
 class GateResult:
-    """Result of a gate. ``why``: one line, if there is no verdict; ``text``: the end of the output
-    of verify."""
+    """Result of a gate. ``why``: one line, if it is not green; ``text``: the end of the output.
+    ``set_up``: the set-up ran, and passed if the gate is green; otherwise it is what failed.
+    ``changed``: what the set-up changed that all worktrees share, in words for people."""
 
     verdict: GateVerdict
     why: str = ""
     text: str = ""
     seconds: float = 0.0
+    set_up: bool = False
+    changed: tuple[str, ...] = ()
 
 
 @value
@@ -138,8 +142,9 @@ class Verdicts:
             return None
 
     def keep(self, tree: str, result: GateResult) -> None:
-        """Keep the result, if it is a verdict."""
-        if result.verdict is not GateVerdict.NONE:
+        """Keep the result, if it is a verdict on the tree: a failed set-up depends on more."""
+        is_red = result.verdict is GateVerdict.RED and not result.set_up
+        if is_red or result.verdict is GateVerdict.GREEN:
             file = self._file(tree)
             fresh = file.with_suffix(f".{os.getpid()}")
             fresh.write_text(json.dumps(to_plain(result)))
@@ -222,6 +227,7 @@ def _be_gate(
     settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts, result_fd: int
 ) -> None:
     """Run the gate in the child process, which exits here."""
+    place = GatePlace(settings, folder, order.lane, keep.recipe)
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
@@ -234,7 +240,6 @@ def _be_gate(
         # Above all the lander's lock: a gate that outlives the lander must not hold it.
         os.closerange(3, result_fd)
         os.closerange(result_fd + 1, 1 << 16)
-        place = GatePlace(settings, folder, order.lane, keep.recipe)
         place.redirect_output()
         result = place.run(order)
         if order.tree:
@@ -242,7 +247,8 @@ def _be_gate(
                 keep.keep(order.tree, result)
         os.write(result_fd, json.dumps(to_plain(result)).encode())
     except _Ended:
-        pass
+        told = GateResult(GateVerdict.NONE, changed=place.changed)
+        os.write(result_fd, json.dumps(to_plain(told)).encode())
     except OSError as error:
         why = f"{error.filename or 'gate'}: {error.strerror}"
         os.write(result_fd, json.dumps(to_plain(GateResult(GateVerdict.NONE, why))).encode())
@@ -349,12 +355,13 @@ _NAMED = re.compile(r"bw-gate-\d+")
 @dataclass(slots=True)
 class GatePlace:
     """The worktree of a lane, and the commands that run in it. ``recipe``: hash of everything that
-    a set-up depends on."""
+    a set-up depends on. ``changed``: as in ``GateResult``, once the set-up has run."""
 
     settings: LanderSettings
     folder: Path
     lane: int
     recipe: str = ""
+    changed: tuple[str, ...] = ()
     _set_up: set_up.KeptSetUp | None = None
 
     @property
@@ -382,6 +389,8 @@ class GatePlace:
     def run(self, order: GateOrder) -> GateResult:
         """Prepare the worktree and gate the tree. Raises ``OSError``."""
         began, shortage = time.monotonic(), Shortage(self.folder, Path(tempfile.gettempdir()))
+        common = Path(self.settings.worktrees.common)
+        shared, asks = programs.current(common), partial(git, str(common))
         for tries_left in reversed(range(making.TRIES_MAX)):
             try:
                 self._prepare(order)
@@ -390,28 +399,31 @@ class GatePlace:
                 if not tries_left or isinstance(error, _CannotGate):
                     return GateResult(GateVerdict.NONE, str(error))
             time.sleep(making.TRY_AGAIN_SECONDS)
-        seconds = self.settings.landing.rules.gate_timeout_seconds
+        runs = self.settings.worktrees.rules.setup is not None and self._set_up is None
         try:
-            if (status := self._run_set_up(order, shortage)) != 0:
-                text = self._tail()
-                how = _ended(status, seconds, shortage.why(text))
-                why = ": ".join(part for part in ("setup failed", how, _last_line(text)) if part)
-                return GateResult(GateVerdict.NONE, why, text, time.monotonic() - began)
-            assert self.settings.verify is not None, "without a command there is no gate"
-            status = self._command(self.settings.verify, order, shortage)
+            status = self._run_set_up(order, shortage)
+            now = programs.current(common)
+            self.changed = tuple(programs.told(shared, now, asks, "setup "))
+            if is_set_up := status == 0:
+                assert self.settings.verify is not None, "without a command there is no gate"
+                status = self._command(self.settings.verify, order, shortage)
         finally:
             self.sweep()
         took = time.monotonic() - began
         if status == 0:
-            return GateResult(GateVerdict.GREEN, seconds=took)
+            return GateResult(GateVerdict.GREEN, "", "", took, runs, self.changed)
         text = self._tail()
         short = shortage.why(text)
-        why = f"verify: {_ended(status, seconds, short)}"
+        how = _ended(status, self.settings.landing.rules.gate_timeout_seconds, short)
+        told = ("verify", how) if is_set_up else (SET_UP_FAILED, how, _last_line(text))
         untold = status is None or status < 0 or status >= 128 or status in NO_VERDICT
+        # A set-up that fails without any branch is the fault of none.
+        untold = untold or (order.commit == order.tip and not is_set_up)
         verdict = GateVerdict.NONE if untold or short else GateVerdict.RED
         if self._set_up is not None:
             set_up.save(self._set_up_file, None)  # Verify may have spoiled it unseen.
-        return GateResult(verdict, why, text, took)
+        why = ": ".join(filter(None, told))
+        return GateResult(verdict, why, text, took, not is_set_up, self.changed)
 
     def sweep(self) -> None:
         """Send KILL to every process that an earlier gate has left running here."""

@@ -62,6 +62,7 @@ from beads_workers.runtime.processes import say
 from beads_workers.worktrees import git, reuse
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
+from beads_workers.worktrees.programs import pinned
 from beads_workers.worktrees.records import Records
 from beads_workers.worktrees.remote import Refuses, RemoteTrouble
 
@@ -175,6 +176,10 @@ class Lander:
     def open(self) -> None:
         """Become the repository's only lander. Raises ``CannotLand``."""
         settings = self.settings
+        try:
+            os.environ.update(pinned(settings.worktrees, settings.run_id, os.environ))
+        except (git.GitError, OSError) as error:
+            raise CannotLand(f"cannot tell who commits: {error}") from None
         self._repository = LandingRepository(settings)
         self._folder = landing_folder(settings.worktrees)
         make_folder(self._folder)
@@ -687,6 +692,8 @@ class Lander:
         gate = running.gate
         self.selector.unregister(gate.pidfd)
         result, tree = gate.result(), gate.order.tree
+        for line in result.changed:
+            self.say(messages.LanderWarned(line))
         self._idle = False
         news = messages.Gate(lane, "stopped", tree, running.issues, time.monotonic() - gate.began)
         # The gate may have ended by itself, before it was stopped.
@@ -704,7 +711,8 @@ class Lander:
         self.say(replace(news, state=result.verdict.value, why=result.why, flaky=flaky))
         since = self._no_verdicts_since.get(running.key, time.monotonic())
         longest = NO_VERDICTS_LONGEST * self.settings.landing.rules.gate_retry_seconds
-        self.queue.judged(lane, result.verdict, enough=time.monotonic() - since >= longest)
+        enough = time.monotonic() - since >= longest
+        self.queue.judged(lane, result.verdict, enough=enough, set_up=result.set_up)
         if tree == self._tip_tree():
             self.say(messages.Tip(self._tip, self.settings.landing.branch, green))
 

@@ -8,8 +8,10 @@ branch is left: the place below it has landed, and with this branch the gate is 
 
 No branch is convicted by one red gate. The gate is run once more in a fresh worktree, and some gate
 must have been green since the first red one. Otherwise the tip is gated again: a red tip convicts
-no branch and pauses landing. Meanwhile the next train runs ahead, without the culprit. A gate
-without a verdict convicts no branch: the branch waits, and is tried again later, alone.
+no branch and pauses landing. If it was the set-up that failed, only a gate that ran it counts as
+green, so the tip is gated in a fresh worktree, too. Meanwhile the next train runs ahead, without
+the culprit. A gate without a verdict convicts no branch: the branch waits, and is tried again
+later, alone.
 
 A branch that awaits a person's approval is gated alone once no other branch waits, and it gives way
 to each that comes. It never lands: a green gate is only reported. Source: docs/LANDING.md, "The
@@ -185,6 +187,7 @@ class _Run:
     place: int
     fresh: bool
     began: int
+    set_up: bool = False
 
 
 @dataclass(slots=True)
@@ -192,11 +195,11 @@ class _Train:
     """A train. ``landed``: the place up to which it has landed. ``lowest_bad``: the lowest place
     above ``landed`` that did not pass, red or without a verdict. ``bad``: for each place that did
     not pass, the clock when its last gate without a verdict ended, or, if there was none, when its
-    first red gate began. ``bads``: the place of each gate that did not pass. ``red_places``: places
-    that were red; ``fresh``: places that were red again in a fresh worktree. ``tip_bad``: how often
-    the tip did not pass; ``tip_red``: whether it was red. ``enough``: another try of a branch
-    without a verdict would take too long. ``early``: verdict on a train that ran ahead.
-    ``awaits``: its one branch awaits approval."""
+    first red gate began. ``of_set_up``: whether a set-up made a gate red. ``bads``: the place of
+    each gate that did not pass. ``red_places``: places that were red; ``fresh``: places that were
+    red again in a fresh worktree. ``tip_bad``: how often the tip did not pass; ``tip_red``: whether
+    it was red. ``enough``: another try of a branch without a verdict would take too long.
+    ``early``: verdict on a train that ran ahead. ``awaits``: its one branch awaits approval."""
 
     number: int
     keys: tuple[str, ...]
@@ -205,6 +208,7 @@ class _Train:
     landed: int = 0
     lowest_bad: int | None = None
     bad: dict[int, int] = field(default_factory=dict)
+    of_set_up: bool = False
     fresh: set[int] = field(default_factory=set)
     red_places: set[int] = field(default_factory=set)
     bads: list[int] = field(default_factory=list)
@@ -247,7 +251,7 @@ class Queue:
         self._stopping: set[int] = set()
         self._commands: deque[Command] = deque()
         self._tip_green, self._tip_repeated = not gated, False
-        self._clock = self._green_at = 0
+        self._clock = self._green_at = self._set_up_at = 0
         self._failed = TRIED_BEFORE * TRAIN_FACTOR / TRAIN_FIRST
         self._tried = TRIED_BEFORE
 
@@ -366,15 +370,24 @@ class Queue:
                 self._land(made, len(train))
 
     def judged(
-        self, lane: int, verdict: GateVerdict, *, kept: bool = False, enough: bool = False
+        self,
+        lane: int,
+        verdict: GateVerdict,
+        *,
+        kept: bool = False,
+        enough: bool = False,
+        set_up: bool = False,
     ) -> None:
         """Take the verdict of a gate. ``kept``: the verdict was known, and the gate did not run.
-        ``enough``: another try of a branch without a verdict would take too long."""
+        ``enough``: another try of a branch without a verdict would take too long. ``set_up``: the
+        set-up ran, and passed if the verdict is green; otherwise it is what failed."""
         run = self._running.pop(lane)
+        run.set_up = set_up
         self._clock += 1
         self.runs += not kept
         if verdict is GateVerdict.GREEN and not kept:
             self._green_at = self._clock
+            self._set_up_at = self._clock if set_up else self._set_up_at
         if self._train is not None:
             self._train.enough = enough
         self._take_verdict(run, verdict, kept=kept)
@@ -510,7 +523,7 @@ class Queue:
             if lowest_bad not in train.fresh:
                 yield number, lowest_bad, True, True
             elif not self._was_green(train):
-                yield number, tip, False, True
+                yield number, tip, train.of_set_up, True
             if self._ahead is not None and self._ahead.keys and self._ahead.early is None:
                 yield self._ahead.number, len(self._ahead.keys), False, False
 
@@ -564,6 +577,7 @@ class Queue:
         train.bad.setdefault(run.place, run.began)
         train.bads.append(run.place)
         if verdict is GateVerdict.RED:
+            train.of_set_up = train.of_set_up or run.set_up
             # A red gate in a fresh worktree confirms only an earlier red gate of this place. After
             # gates without a verdict it is the first red one, and may be wrong itself.
             if run.fresh and run.place in train.red_places:
@@ -630,7 +644,8 @@ class Queue:
 
     def _was_green(self, train: _Train) -> bool:
         """Return whether a gate has been green since the first bad one of this train."""
-        return self._green_at >= min(train.bad.values())
+        green_at = self._set_up_at if train.of_set_up else self._green_at
+        return green_at >= min(train.bad.values())
 
     def _convict(self, train: _Train) -> None:
         place = train.landed

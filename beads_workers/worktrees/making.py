@@ -17,7 +17,7 @@ from pathlib import Path
 
 from beads_workers.core.settings import Worktrees
 from beads_workers.core.text import size
-from beads_workers.worktrees import removal
+from beads_workers.worktrees import programs, removal
 from beads_workers.worktrees.git import (
     GitError,
     answers,
@@ -121,13 +121,14 @@ def base_of(settings: Worktrees) -> str:
 
 def set_up(script: str, folder: str, environment: dict[str, str]) -> None:
     """Run the set-up hook; raises ``CannotPrepare``."""
-    done = subprocess.run(
-        ["sh", "-c", script],
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    with programs.of_set_up(environment["BW_WORKTREE"]):
+        done = subprocess.run(
+            ["sh", "-c", script],
+            cwd=folder,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
     if done.returncode != 0:
         raise CannotPrepare(f"setup failed: exit status {done.returncode}")
 
@@ -165,8 +166,8 @@ def free_bytes(folder: Path) -> int:
 
 def environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
     """Return the variables for every command in the worktree. A worktree made ahead has no branch
-    yet."""
-    added = {
+    yet. Raises ``GitError`` and ``OSError``."""
+    added = programs.pinned(settings, record.run_id, os.environ) | {
         "BW_WORKTREE": record.path,
         "BW_BRANCH": record.branch,
         "BW_BASE": record.base,

@@ -194,7 +194,10 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
         if lock is None:
             continue
         try:
-            if not records.is_ready(record) or not Path(record.path, ".git").exists():
+            if not records.is_ready(record) or not Path(record.path).exists():
+                continue
+            if why := removal.unusable(record):
+                making.say(f"a new worktree is made, because {record.path} is broken: {why}")
                 continue
             taken, held = records.take_over(record, asked.run_id, asked.worker_id)
             try:
@@ -274,7 +277,7 @@ def main() -> int:
     except Occupied as error:
         making.say(f"{OCCUPIED}{error.folder}\n{error}")
         return os.EX_TEMPFAIL
-    except making.CannotPrepare as error:
+    except (making.CannotPrepare, GitError) as error:
         making.say(str(error))
         return 1
     return 0

@@ -178,6 +178,10 @@ class Records:
         """Return whether a task may have run in the worktree."""
         return (self.folder / f"{record.name}.ready").exists()
 
+    def ready_at(self, record: WorktreeRecord) -> float:
+        """Return when ``ready`` was called, in epoch seconds; raises ``OSError``."""
+        return (self.folder / f"{record.name}.ready").stat().st_mtime
+
     def unready(self, record: WorktreeRecord) -> None:
         """Record that the contents of the worktree are no work; the caller has looked."""
         (self.folder / f"{record.name}.ready").unlink(missing_ok=True)
@@ -327,11 +331,27 @@ def token_in(git_directory: Path) -> str | None:
 
     None if the worktree is not one of ours.
     """
+    return _marked(git_directory, "token")
+
+
+def run_of(git_directory: Path, run_id: str) -> Path | None:
+    """Return the folder of this run of the fleet that made the worktree with this git directory."""
+    return run_folder(_marked(git_directory, "state") or "", run_id)
+
+
+def run_folder(state_directory: str, run_id: str) -> Path | None:
+    """Return the folder of a run; None if there is none."""
+    # As ``RunDirectory.run``, which the programs of attempts do not load.
+    folder = Path(state_directory, "runs", run_id)
+    return folder if state_directory and run_id and folder.is_dir() else None
+
+
+def _marked(git_directory: Path, key: str) -> str | None:
     try:
-        token = json.loads((git_directory / WORKTREE_MARK).read_bytes())["token"]
+        found = json.loads((git_directory / WORKTREE_MARK).read_bytes())[key]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return str(token)
+    return str(found)
 
 
 def git_directories(common: str) -> Iterator[tuple[Path, Path]]:

@@ -12,13 +12,14 @@ from functools import cached_property
 from pathlib import Path
 
 from beads_workers.core.model import value
-from beads_workers.core.text import counted
+from beads_workers.core.text import counted, some
 from beads_workers.executors.files import branch_part
 from beads_workers.runtime import sessions
 from beads_workers.worktrees.git import (
     BRANCHES,
     GitError,
     call,
+    failure,
     git,
     git_or_none,
     log_format,
@@ -55,7 +56,8 @@ class Found:
     ``changes``: files that are modified, staged or untracked (not ignored). ``commits``: number of
     its own commits that are on no other branch, remote branch or tag. ``trouble``: why it could not
     be examined. ``prepared``: whether a task may ever have run in it. ``superseded``: its commits
-    are kept by a ref when it is removed.
+    are kept by a ref when it is removed. ``inside``: repositories in ignored folders with work that
+    is nowhere else, looked for if nothing else keeps the worktree.
     """
 
     prepared: bool = True
@@ -69,6 +71,7 @@ class Found:
     submodules: bool = False
     trouble: str | None = None
     superseded: bool = False
+    inside: tuple[str, ...] = ()
 
 
 def reasons_to_keep(found: Found) -> tuple[str, ...]:
@@ -91,6 +94,8 @@ def reasons_to_keep(found: Found) -> tuple[str, ...]:
         reasons.append(counted(found.stashes, "stash", "stashes"))
     if found.branch_used_at is not None:
         reasons.append(f"its branch is checked out at {found.branch_used_at}")
+    if found.inside:
+        reasons.append(f"work that is nowhere else in {some(found.inside, NAMES_SHOWN)}")
     if found.submodules:
         reasons.append("it holds submodules, whose commits git does not look at")
     return tuple(reasons)
@@ -129,6 +134,7 @@ OPERATIONS = {
 }
 """Files of git in a worktree's own directory while an operation is under way."""
 
+ASTRAY = "its .git file is gone, or leads elsewhere"
 MAKING_LOCK = "initializing"
 """Reason that ``git worktree add`` writes into its own lock."""
 
@@ -327,6 +333,9 @@ class Survey:
         if self.thorough or not found.commits:
             base = record.base
             found = _look_inside(repository, (base, tip), found, directory, folder)
+        if prepared and not reasons_to_keep(found):
+            since = self.records.ready_at(record)
+            found = replace(found, inside=tuple(_with_work_inside(repository, folder, since)))
         return Worktree(record, found, folder, directory, tip)
 
     def _commits(self, repository: Repository, record: WorktreeRecord, tip: str | None) -> int:
@@ -381,7 +390,7 @@ def _look_inside(
     led = led_to(folder)
     if led is None or not _same(str(led), directory):
         # Its .git is another repository or none: its contents are not ours to judge.
-        found = replace(found, trouble="its .git file is gone, or leads elsewhere")
+        found = replace(found, trouble=ASTRAY)
     # With explicit places: without its ``.git`` file, git would use the checkout around it.
     place = (f"--git-dir={directory}", f"--work-tree={folder}")
     head, branch, changes = status(str(folder), *place)
@@ -390,6 +399,27 @@ def _look_inside(
         tips = [commit for commit in (head, tip if commits else None) if commit is not None]
         commits = len(repository.only_in(tips))
     return replace(found, changes=changes, commits=commits)
+
+
+def _with_work_inside(repository: Repository, folder: Path, since: float) -> Iterator[str]:
+    """Yield the repositories below a worktree with work that is nowhere else."""
+    for place, folders, files in os.walk(folder):
+        is_repository = place != str(folder) and ".git" in (*folders, *files)
+        if is_repository and _has_work(repository, place, since):
+            yield str(Path(place).relative_to(folder))
+
+
+def _has_work(repository: Repository, place: str, since: float) -> bool:
+    """Return whether a worktree of the same repository has changes, or commits on no branch; or
+    whether a clone has commits that were made after ``since`` (epoch seconds) and that no remote
+    has."""
+    at, led = f"--git-dir={place}/.git", led_to(Path(place))
+    listed = (at, "rev-list", "--max-count=1")
+    if led is not None and led.parent == Path(repository.common, "worktrees"):
+        made = (*listed, "HEAD", "--not", "--branches", "--tags")
+        return bool(status(place, at, f"--work-tree={place}")[2] or call(place, *made).output)
+    made = (*listed, f"--since={int(since)}", "--all", "--not", "--remotes")
+    return bool(call(place, at, "remote").output and call(place, *made).output)
 
 
 def _has_submodules(directory: Path, folder: Path) -> bool:
@@ -589,8 +619,8 @@ def left_work(state_directory: Path, ended: str = "") -> LeftWork:
     only_there = (
         record
         for record, found in looked.items()
-        if found.prepared
-        and (found.changes or found.stashes or (found.commits and record not in branches))
+        if (found.prepared and (found.changes or found.stashes or found.inside))
+        or (found.prepared and found.commits and record not in branches)
     )
     return LeftWork(branches, tuple(only_there))
 
@@ -598,6 +628,16 @@ def left_work(state_directory: Path, ended: str = "") -> LeftWork:
 def changes(folder: str) -> tuple[str, ...]:
     """Return the uncommitted files of a worktree; raises ``GitError``."""
     return status(folder)[2]
+
+
+def unusable(record: WorktreeRecord) -> str:
+    """Return why git cannot work in this worktree any more; "" if it can. Raises
+    ``GitNoAnswer``."""
+    led = led_to(Path(record.path))
+    if led is None or token_in(led) != record.token:
+        return ASTRAY
+    done = call(record.path, *STATUS)
+    return str(failure(STATUS, done)) if done.status else ""
 
 
 def remove(records: Records, worktree: Worktree, *, waits: bool = False) -> tuple[str, ...]:

@@ -156,7 +156,9 @@ def test_an_attempt_asks_git_nothing_twice(
 
 
 NO_SPACE = "fatal: unable to write new index file: No space left on device"
-NO_COMMIT = f'case "$*" in *" commit "*) echo "{NO_SPACE}" >&2; exit 128 ;; esac'
+NO_COMMIT = (
+    f'case "$*" in *" commit "* | *" commit-tree "*) echo "{NO_SPACE}" >&2; exit 128 ;; esac'
+)
 
 
 @pytest.mark.parametrize(

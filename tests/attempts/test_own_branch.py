@@ -163,7 +163,6 @@ MOVES = {
     "git tag v1": "refs/tags/v1 was made while this attempt ran",
     "git branch -D main": "main was deleted while this attempt ran",
     "git checkout -q bw-landing/dev && git commit -q --allow-empty -m x": "bw-landing/dev moved",
-    "echo 1 >cart.py; git stash": "the stash is ",
 }
 
 
@@ -179,6 +178,24 @@ def test_what_the_agent_did_to_other_refs_is_named_with_what_takes_it_back(
     scene.agent("git switch -q --detach")
     git(scene.checkout, *flag.rpartition(": git ")[2].split())
     assert scene.others() == before
+
+
+@pytest.mark.parametrize(
+    ("command", "shows"),
+    [
+        ("git switch -qc mine; echo 1 >cart.py; git add .; git commit -qm x", "git log -p "),
+        ("echo 1 >cart.py; git add .; git stash", "git stash show -p"),
+    ],
+)
+def test_what_holds_the_only_copy_of_work_is_shown_and_not_deleted(
+    scene: Scene, command: str, shows: str
+) -> None:
+    place = scene.enter()
+    scene.agent(command)
+    (flag,) = place.receipt(Receipt()).flags
+    offered = flag.rpartition(": ")[2]
+    assert offered.startswith(shows)
+    assert "cart.py" in git(scene.checkout, *offered.split()[1:])
 
 
 def test_what_the_lander_and_other_attempts_do_meanwhile_is_not_named(scene: Scene) -> None:

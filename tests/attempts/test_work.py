@@ -257,9 +257,9 @@ def test_what_others_run_once_it_is_merged_is_a_flag(folder: Path) -> None:
 
 def test_what_git_runs_since_an_attempt_is_a_flag(folder: Path) -> None:
     place = entered(folder)
-    for key, setting in (("user.nickname", "x"), ("branch.main.remote", ".")):
-        git(folder, "config", key, setting)
     assert place.receipt(Receipt("done")).flags == ()
+    for key, setting in (("user.name", "x"), ("branch.main.remote", ".")):
+        git(folder, "config", key, setting)
     for key in (
         "filter.x.clean",
         "core.fsmonitor",
@@ -273,10 +273,13 @@ def test_what_git_runs_since_an_attempt_is_a_flag(folder: Path) -> None:
     hook = Path(git(folder, "rev-parse", "--git-common-dir"), "hooks/post-merge")
     hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\ntouch ran\n")
-    (flag,) = entered(folder).receipt(Receipt("done")).flags
-    assert flag == (
+    exclude = hook.parent.parent / "info/exclude"
+    exclude.parent.mkdir(exist_ok=True)
+    exclude.write_text("*.txt\n")
+    assert entered(folder).receipt(Receipt("done")).flags == (
         "changed what git runs in this repository: core.fsmonitor core.sshcommand filter.x.clean"
-        " hooks/post-merge includeif.gitdir:~/x.path ..."
+        " hooks/post-merge includeif.gitdir:~/x.path ...",
+        "changed settings that all worktrees share: branch.main.remote info/exclude user.name",
     )
     assert not (folder / "ran").exists()
 

@@ -13,6 +13,7 @@ from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.trust import CASES as TRUST_CASES
+from tests.proof.whose import CASES as WHOSE_CASES
 from tests.support.bd import NEW, OLD, bd_environment
 from tests.support.hostile_git import cases as hostile_settings
 
@@ -120,6 +121,7 @@ PROPOSALS = (
     sys.executable,
     *("-m", "tests.proof.proposals", "--cases", "{size}", "--json", "--progress"),
 )
+WHOSE = (sys.executable, "-m", "tests.proof.whose", "--cases", "{size}", "--json", "--progress")
 MORTAL_GIT = (
     sys.executable,
     *("-m", "tests.proof.git_faults", "--cases", "{size}", "--jobs", "1", "--json", "--progress"),
@@ -155,6 +157,7 @@ PARTS: Sequence[Part] = (
     Part("killed", "kills of workers", 70, (*KILLED, "--progress"), 60.0),
     *FAULTS,
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
+    Part("whose", "set-ups and changes of what all share", len(WHOSE_CASES), WHOSE, 30.0),
     Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1300.0),
     Part("night", "issues", 40, NIGHT, 800.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),

@@ -19,6 +19,7 @@ from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.table import Figure, figure_of, table
 from tests.proof.trust import CASES as TRUST_CASES
+from tests.proof.whose import CASES as WHOSE_CASES
 from tests.support.fleet import until
 from tests.support.hostile_git import cases as hostile_settings
 
@@ -57,6 +58,7 @@ def test_full_size_is_what_is_promised() -> None:
         "killed": 70,
         "frames": 1_000_000,
         "gates": 10,
+        "whose": len(WHOSE_CASES),
         "trust": TRUST_CASES,
         "night": 40,
         "messages": 2000,

@@ -40,7 +40,9 @@ def test_an_attempt_gets_a_folder_and_a_branch_of_its_own(world: World) -> None:
     assert git(place.folder, "branch", "--show-current") == "bw/bw-1/2"
     assert (place.folder / ".gitignore").exists()
     assert git(place.folder, "status", "--porcelain") == ""
-    assert place.environment == {
+    of_run = {n: text for n, text in place.environment.items() if n.startswith("GIT_CONFIG_")}
+    assert of_run["GIT_CONFIG_VALUE_0"].endswith("/git-identity")
+    assert place.environment == of_run | {
         "BW_BASE": git(world.top, "rev-parse", "main"),
         "BW_BRANCH": "bw/bw-1/2",
         "BW_CHECKOUT": str(world.project),
