@@ -639,6 +639,9 @@ class Options:
         commit_form.CO_AUTHOR,
         table=("landing", "co_author"),
     )
+    landing_submodules: str | None = _in_file(
+        _choice("refuse", "push"), "refuse", table=("landing", "submodules")
+    )
     repairs: int | None = _in_file(
         _integer(0, 100), limits.REPAIRS_MAX, table=("landing", "repairs")
     )

@@ -149,6 +149,7 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
             options.landing_style or "squash",
             options.landing_co_author or CO_AUTHOR,
         ),
+        pushes_submodules=options.landing_submodules == "push",
     )
 
 

@@ -94,7 +94,8 @@ class Worktrees:
     many are made ahead; ``setup_reads``: patterns of files that the set-up hook reads, beside the
     known ones. ``reuse``: how many worktrees stay at the end of a run, to be used again; 0: none is
     ever used again. ``trailers``: of commits that we make of what an attempt left
-    (``core.commit_form.own_trailers``).
+    (``core.commit_form.own_trailers``). ``pushes_submodules``: what an attempt changed inside of
+    submodules is committed there, and pushed to their remotes; else it is refused.
     """
 
     checkout: str
@@ -114,6 +115,7 @@ class Worktrees:
     setup_reads: tuple[str, ...] = ()
     reuse: int = 0
     trailers: tuple[str, ...] = OWN_TRAILERS
+    pushes_submodules: bool = False
 
 
 @value

@@ -40,7 +40,7 @@ from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees import loose, making
+from beads_workers.worktrees import loose, making, submodules
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
 from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
@@ -398,10 +398,15 @@ class GatePlace:
                 why = ": ".join(part for part in ("setup failed", how, _last_line(text)) if part)
                 return GateResult(GateVerdict.NONE, why, text, time.monotonic() - began)
             assert self.settings.verify is not None, "without a command there is no gate"
-            status = self._command(self.settings.verify, order, shortage)
+            if not (elsewhere := self._elsewhere("setup")):
+                status = self._command(self.settings.verify, order, shortage)
+                elsewhere = self._elsewhere("verify")
         finally:
             self.sweep()
         took = time.monotonic() - began
+        if elsewhere:
+            set_up.save(self._set_up_file, None)
+            return GateResult(GateVerdict.NONE, elsewhere, self._tail(), took)
         if status == 0:
             return GateResult(GateVerdict.GREEN, seconds=took)
         text = self._tail()
@@ -412,6 +417,15 @@ class GatePlace:
         if self._set_up is not None:
             set_up.save(self._set_up_file, None)  # Verify may have spoiled it unseen.
         return GateResult(verdict, why, text, took)
+
+    def _elsewhere(self, command: str) -> str:
+        """Return why this is not the tree: a submodule that the command has filled with another
+        commit; "" if none is."""
+        try:
+            found = [each for each in submodules.look(str(self.path)) if each.is_elsewhere]
+        except GitError as error:
+            return f"{command}: {error}"
+        return f"{command}: submodule {found[0].path}: {found[0].differs}" if found else ""
 
     def sweep(self) -> None:
         """Send KILL to every process that an earlier gate has left running here."""
@@ -427,7 +441,8 @@ class GatePlace:
         self._check_disk()
         self._check_out(order)
         self._copy()
-        if self._set_up is not None and not self._set_up.is_whole(self.path):
+        moved = submodules.restore(str(self.path))
+        if self._set_up is not None and (moved or not self._set_up.is_whole(self.path)):
             self._set_up = None
             git(str(self.path), "clean", "--quiet", "-ffd")
             self._copy()
