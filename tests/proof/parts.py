@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
+from tests.proof.submodules import CASES as SUBMODULE_CASES
 from tests.proof.trust import CASES as TRUST_CASES
 from tests.support.bd import NEW, OLD, bd_environment
 from tests.support.hostile_git import cases as hostile_settings
@@ -113,6 +114,10 @@ HOSTILE_GIT = (
 GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
 TRUST = (sys.executable, "-m", "tests.proof.trust", "--cases", "{size}", "--json", "--progress")
 SEES = (sys.executable, "-m", "tests.proof.sees", "--cases", "{size}", "--json", "--progress")
+SUBMODULES = (
+    sys.executable,
+    *("-m", "tests.proof.submodules", "--cases", "{size}", "--json", "--progress"),
+)
 MORTAL_GIT = (
     sys.executable,
     *("-m", "tests.proof.git_faults", "--cases", "{size}", "--jobs", "1", "--json", "--progress"),
@@ -148,6 +153,7 @@ PARTS: Sequence[Part] = (
     Part("night", "issues", 40, NIGHT, 800.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),
+    Part("submodules", "cases of submodules", len(SUBMODULE_CASES), SUBMODULES, 300.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

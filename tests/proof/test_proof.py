@@ -15,6 +15,7 @@ from tests.proof.__main__ import Proving
 from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
+from tests.proof.submodules import CASES as SUBMODULE_CASES
 from tests.proof.table import Figure, figure_of, table
 from tests.proof.trust import CASES as TRUST_CASES
 from tests.support.fleet import until
@@ -62,6 +63,7 @@ def test_full_size_is_what_is_promised() -> None:
         "backlogs": 16,
         "hostile-git": len(hostile_settings()),
         "sees": len(LAYOUTS),
+        "submodules": len(SUBMODULE_CASES),
         "git-faults": 5500,
         "bd-faults": 555,
         "fuzz": 1_000_000,
