@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from tests.support.worktrees import World
 from tests.worktrees.test_reuse import land
 
 PROMISE = "a close has the submodules that its check saw, and everybody can fetch them"
-FILL = "git submodule update --init --recursive"
+FILL = "git submodule --quiet update --init --recursive"
 SEEN = "find . -name .git -prune -o -type f -print0 | LC_ALL=C sort -z | xargs -0 sha1sum"
 CONFIGURATION = """[protocol "file"]
 	allow = always
@@ -70,7 +70,7 @@ CHANGES: Mapping[str, Change] = {
     ),
     "nested": Change("echo c2 >libs/lib/core/core.txt"),
     "removed": Change("git rm -qf libs/lib", lands=True),
-    "added": Change(f'git submodule --quiet add "$LIB" libs/more; {FILL} -q', lands=True),
+    "added": Change(f'git submodule --quiet add "$LIB" libs/more; {FILL}', lands=True),
     "LFS attributes": Change("git -C libs/lib checkout -q origin/big", lands=True),
 }
 
@@ -101,7 +101,7 @@ class Project:
 
     def equip(self, top: Path) -> None:
         """Add the library to this repository."""
-        self.sh(top, f'git submodule --quiet add "$LIB" libs/lib; {FILL} -q; git commit -qm lib')
+        self.sh(top, f'git submodule --quiet add "$LIB" libs/lib; {FILL}; git commit -qm lib')
 
     def commit(self, folder: Path, change: str = "") -> str:
         """Make a change there, and commit it with git alone; return the commit."""
@@ -114,7 +114,7 @@ class Project:
             script = f"git clone -qns {top} c; cd c; git checkout -q {commit}"
             self.sh(Path(place), script)
             try:
-                return self.sh(Path(place, "c"), f"{FILL} -q; {SEEN}")
+                return self.sh(Path(place, "c"), f"{FILL}; {SEEN}")
             except AssertionError:
                 return ""
 
@@ -177,9 +177,9 @@ def in_fix_round(project: Project, change: Change) -> list[str]:
         back = "git reset -q --hard; git clean -qffd"
         project.sh(
             Path(work.folder),
-            f"{FILL} -q --force; git submodule foreach -q --recursive '{back}'"
+            f"{FILL} --force; git submodule foreach -q --recursive '{back}'"
             if change.lands
-            else f"cd libs/lib; git checkout -q -f origin/main; {FILL} -q --force; {back}",
+            else f"cd libs/lib; git checkout -q -f origin/main; {FILL} --force; {back}",
         )
         return committed(project, world, work)
 
@@ -204,7 +204,8 @@ def repaired(project: Project, change: Change) -> list[str]:
         if not change.lands:
             project.sh(Path(work.folder), change.script)
         wrong = [f"conflicts in {each}" for each in work.merge(tip)]
-        (Path(work.folder) / "more.txt").write_text("1\n")
+        # What has been added meanwhile is empty until somebody fills it.
+        project.sh(Path(work.folder), f"test ! -d libs/more || {FILL} libs/more; echo 1 >more.txt")
         wrong += committed(project, world, work)
         named = [git(world.top, "ls-tree", each, "libs/") for each in (tip, "bw/i-1/1")]
         return wrong if named[0] == named[1] else [*wrong, f"landed, and taken back: {named}"]
@@ -313,7 +314,7 @@ def in_used_gate(project: Project, change: Change) -> list[str]:
 def added(project: Project, world: LandingWorld, issue_id: str, script: str, base: str) -> Add:
     """A finished branch with this change."""
     git(world.desk, "checkout", "--quiet", "--force", "--detach", base)
-    project.sh(world.desk, f"git clean -qffd; {FILL} -q --force")
+    project.sh(world.desk, f"git clean -qffd; {FILL} --force")
     project.commit(world.desk, script)
     return world.added(issue_id, base, branch=f"bw/{issue_id}/1")
 
@@ -404,10 +405,13 @@ def main(arguments: list[str]) -> int:
     chosen = [case for case in CASES if said.only in case][: said.cases]
     for count, case in enumerate(chosen):
         if said.progress:
-            print(f"{count} of {len(chosen)} cases ({case})", file=sys.stderr, flush=True)
+            seen = f", {len(broken)} BROKEN" if broken else ""
+            print(f"{count} of {len(chosen)} cases ({case}){seen}", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(prefix="bw-submodules-") as folder:
             try:
-                broken += [f"{case}: {each}" for each in tried(case, Path(folder).resolve())]
+                with redirect_stdout(sys.stderr):
+                    found = tried(case, Path(folder).resolve())
+                broken += [f"{case}: {each}" for each in found]
             except Exception as error:  # It is told; the others go on.
                 traceback.print_exc()
                 broken.append(f"{case}: {type(error).__name__}: {error}")
