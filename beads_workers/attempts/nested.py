@@ -153,4 +153,5 @@ def _leads_to(dot_git: Path, common: Path) -> bool:
         place = (dot_git.parent / git_directory).resolve()
     except OSError:
         return False
-    return place.is_relative_to(common.resolve() / "worktrees")
+    # A submodule that is none any more leads below it.
+    return place.parent == common.resolve() / "worktrees"

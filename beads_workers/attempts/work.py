@@ -494,6 +494,7 @@ class Workplace:
         self.come_back()
         self._seen = None
         self._known.clear()
+        links = submodules.gitlinks(self._at_top.folder)
         if not self._merging():
             try:
                 self._merge(tip)
@@ -509,7 +510,7 @@ class Workplace:
                 self._merge(tip)
         # git has left them where they were: as they are, the next commit would take back what has
         # landed.
-        submodules.restore(self._at_top.folder)
+        submodules.restore(self._at_top.folder, links)
         self.base = tip
         return unmerged(self.folder, self._at_top)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from beads_workers.core.text import some
 from beads_workers.worktrees.git import (
     GITLINK,
     GitError,
-    GitNoAnswer,
     git,
     is_object,
     is_outside,
@@ -66,7 +65,7 @@ class Submodule:
 def look(top: str) -> Iterator[Submodule]:
     """Yield the submodules of the index at the top of a worktree, nested ones before the one that
     they are in. Raises ``GitError``."""
-    for name, commit in _gitlinks(top):
+    for name, commit in gitlinks(top):
         head, files = _inside(f"{top}/{name}")
         nested = list(look(f"{top}/{name}")) if head else []
         yield from (replace(each, path=f"{name}/{each.path}") for each in nested)
@@ -74,21 +73,25 @@ def look(top: str) -> Iterator[Submodule]:
         yield Submodule(name, commit, head, tuple(file for file in files if file not in inner))
 
 
-def restore(top: str) -> bool:
+def restore(top: str, before: Iterable[tuple[str, str]] = ()) -> bool:
     """Make each filled submodule what its gitlink names; ignored files stay. One that cannot be
-    moved there is emptied, so that set-up fills it. Return whether one was moved or emptied. Raises
-    ``GitError`` and ``OSError``."""
+    moved there is emptied, so that set-up fills it. Folders of gitlinks that were there ``before``,
+    and are not any more, are removed. Return whether one was moved or emptied. Raises ``GitError``
+    and ``OSError``."""
     moved = False
-    for name, commit in _gitlinks(top):
+    for name, _ in before:
+        if not git(top, "ls-files", "-z", "--", f":(literal){name}"):
+            shutil.rmtree(f"{top}/{name}", ignore_errors=True)
+    for name, commit in gitlinks(top):
         folder = f"{top}/{name}"
         head, files = _inside(folder)
-        if head and files:
-            clean(folder)
         if head != commit and (head or files):
             moved = True
             if not (head and _update(top, name, commit)):
                 shutil.rmtree(folder, onerror=make_writable)
                 Path(folder).mkdir()
+        elif files:
+            clean(folder)
         moved = restore(folder) or moved
     return moved
 
@@ -107,6 +110,7 @@ def _update(top: str, name: str, commit: str) -> bool:
         answered(top, name, *update)
     except RemoteTrouble:
         return False
+    clean(f"{top}/{name}")  # Also of submodules that its new commit has not any more.
     return _inside(f"{top}/{name}")[0] == commit
 
 
@@ -142,7 +146,9 @@ def _remote(folder: str) -> str:
     return "origin" if "origin" in found else "".join(found[:1])
 
 
-def _gitlinks(top: str) -> list[tuple[str, str]]:
+def gitlinks(top: str) -> list[tuple[str, str]]:
+    """Return the gitlinks of the index at the top of a worktree, each with the commit that it
+    names. Raises ``GitError``."""
     # Without this file git fills none, and most projects have none.
     if not Path(top, ".gitmodules").exists():
         return []
@@ -160,8 +166,6 @@ def _inside(folder: str) -> tuple[str, tuple[str, ...]]:
             # By name: git would find the repository around a folder that is none.
             head, _, files = status(folder, f"--git-dir={own}", f"--work-tree={folder}")
             return head or "no commit", files
-    except GitNoAnswer:
-        raise
     except GitError as error:
         if not is_outside(error):
             raise

@@ -105,3 +105,10 @@ def test_a_gitlink_without_a_folder_to_look_at_is_refused(project: Project) -> N
         project.sh(Path(work.folder), f"git submodule -q deinit -f libs/lib; {named}")
         with pytest.raises(CannotCommit, match="its folder is empty: fill it with"):
             work.commit("Work")
+
+
+def test_a_folder_whose_gitlink_alone_was_removed_is_refused(project: Project) -> None:
+    with attempt(project) as (_, work):
+        project.sh(Path(work.folder), "git rm -q --cached libs/lib")
+        with pytest.raises(CannotCommit, match="a git repository of its own: libs/lib"):
+            work.commit("Work")
