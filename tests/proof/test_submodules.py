@@ -9,7 +9,7 @@ import pytest
 from tests.proof.submodules import CASES, tried
 
 
-@pytest.mark.share(14)
+@pytest.mark.share(18)
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_closed_has_the_submodules_that_its_check_saw(case: str, tmp_path: Path) -> None:
     assert tried(case, tmp_path) == []
