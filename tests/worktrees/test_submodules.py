@@ -17,6 +17,8 @@ from tests.landing.test_gate import Lane
 from tests.proof.submodules import FILL, Project, attempt, configured, gates, worktrees
 from tests.support.repository import git
 
+pytestmark = pytest.mark.daily(3)
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
