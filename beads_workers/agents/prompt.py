@@ -15,7 +15,7 @@ from typing import Any
 
 from beads_workers.core.model import value
 from beads_workers.core.ready import HOLDING
-from beads_workers.core.text import counted, printable
+from beads_workers.core.text import counted, printable, some
 
 TEMPLATE = """\
 You are working on one issue of this project, in the current folder, without a person to ask.
@@ -68,6 +68,17 @@ IN_WORKTREE_FOR_FILES = (
 )
 """Rule for an agent that cannot commit."""
 
+SUBMODULES = (
+    "- Submodules: {names}. A commit inside of one does not land. You may have this project name\n"
+    "  another commit that the submodule's remote has. If the issue needs a change inside, end\n"
+    '  with "Outcome: blocked:" and say so.'
+)
+SUBMODULES_PUSHED = (
+    "- Submodules: {names}. Your work inside of them lands, too: it is committed there, and\n"
+    "  pushed to the submodule's remote for you."
+)
+"""Rules for a project with submodules."""
+
 PIECE_CHARS_MAX = 100_000
 """Limit of one block, in characters: more is the whole context of a model. The heading says how
 much is left out."""
@@ -112,7 +123,8 @@ class Lessons:
 class Briefing:
     """All contents of a prompt. ``author``: of the texts of the issue. ``verify``: the command that
     will judge the work, as the user typed it. ``worktree``: the attempt has one of its own.
-    ``commits``: the agent can commit there. ``may_ask``: a person answers questions."""
+    ``commits``: the agent can commit there. ``may_ask``: a person answers questions.
+    ``submodules``: of the worktree; ``pushes_submodules``: work inside of them lands, too."""
 
     id: str
     title: str
@@ -133,6 +145,8 @@ class Briefing:
     worktree: bool = True
     commits: bool = True
     may_ask: bool = False
+    submodules: tuple[str, ...] = ()
+    pushes_submodules: bool = False
 
 
 def of_issue(issue: Mapping[str, Any], comments: str = "all") -> Briefing:
@@ -332,9 +346,12 @@ def _lessons(briefing: Briefing, chars_max: int) -> str:
 def _place(briefing: Briefing) -> str:
     if not briefing.worktree:
         return IN_CHECKOUT
-    if not briefing.commits:
-        return IN_WORKTREE_FOR_FILES
-    return IN_WORKTREE_MENDING if briefing.lessons.mends else IN_WORKTREE
+    place = IN_WORKTREE_MENDING if briefing.lessons.mends else IN_WORKTREE
+    rules = [place if briefing.commits else IN_WORKTREE_FOR_FILES]
+    if briefing.submodules:
+        rule = SUBMODULES_PUSHED if briefing.pushes_submodules else SUBMODULES
+        rules.append(rule.format(names=_inline(some(briefing.submodules), 500)))
+    return "\n".join(rules)
 
 
 def _check(verify: str) -> str:

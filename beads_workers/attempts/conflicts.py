@@ -122,6 +122,8 @@ def _files_of(git: Git, sides: tuple[str, ...]) -> list[str]:
 def _has_marks(git: Git, name: str, sides: tuple[str, ...]) -> bool:
     try:
         left = _marks(Path(git.folder, name).read_bytes())
+    except IsADirectoryError:  # A submodule has no marks: it is staged once it is resolved.
+        return bool(git("ls-files", "-z", "--unmerged", "--", f":(literal){name}"))
     except OSError:
         return False  # It was removed, which resolves the conflict.
     if left:

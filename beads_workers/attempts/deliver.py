@@ -26,6 +26,7 @@ def deliver(asked: Preparation, title: str) -> Receipt:
     ``GitError``, ``OSError``."""
     place = Workplace.ended(str(Path.cwd()), asked.issue_id, asked.attempt, asked.run_id)
     place.trailers = asked.worktrees.trailers
+    place.pushes = asked.worktrees.rules.pushes_submodules
     place.commit(title)
     flags = place.keep_all(place.hidden())
     return place.receipt(Receipt(verdict="done", flags=tuple(flags)))

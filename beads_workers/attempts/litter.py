@@ -29,8 +29,13 @@ NOT_THERE = 128
 def is_litter(files: Sequence[str], git: Git, base: str) -> bool:
     """Return whether these changed files are only litter. ``git``: at the top; raises
     ``GitError``."""
-    others = [name for name in files if not _LITTER.search(name)]
+    others = no_litter(files)
     return others in ([], [IGNORES]) and (not others or _only_hides(git, base))
+
+
+def no_litter(files: Sequence[str]) -> list[str]:
+    """Return those of the files that are neither a history nor a cache."""
+    return [name for name in files if not _LITTER.search(name)]
 
 
 def of_agents(files: Sequence[str]) -> bool:

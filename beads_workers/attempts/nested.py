@@ -1,18 +1,21 @@
-"""Content of a worktree that no commit would hold: other repositories, and files that only the
-user's own ignore rules hide.
+"""Content of a worktree that no commit would hold: other repositories, changes inside of
+submodules, and files that only the user's own ignore rules hide.
 
 git commits a repository inside of another one as a gitlink, which names a commit that exists
-nowhere else: without an entry in ``.gitmodules`` its files are lost.
+nowhere else: without an entry in ``.gitmodules`` its files are lost. With one they are lost as
+well, unless the commit is on the submodule's remote.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
-from beads_workers.worktrees.git import GITLINK, NONE_THERE, config, names, pairs
+from beads_workers.attempts.litter import no_litter
+from beads_workers.worktrees.git import GITLINK, NONE_THERE, config, git, identity, names, pairs
+from beads_workers.worktrees.submodules import clean, is_public, look, publish
 
 HIDDEN_BYTES_MAX = 16 << 20
 HIDDEN_FILES_MAX = 1000
@@ -50,6 +53,54 @@ def bare_gitlinks(git: Git, base: str, found: Sequence[tuple[str, str]]) -> list
     links = [name for about, name in found if about.split(" ")[1] == GITLINK]
     new = [name for name in links if not _is_link(git, base, name)]
     return sorted({*new} - _submodules(git)) if new else []
+
+
+def settle_submodules(top: str, subject: str, *, commits: bool) -> bool:
+    """Clean submodules in which only caches are new; if it ``commits``, commit all other changes
+    inside of them. Return whether there were any. Raises ``GitError``."""
+    moved, found = list[str](), False
+    for each in look(top):
+        folder, files = f"{top}/{each.path}", no_litter(each.files)
+        holds_moved = any(path.startswith(f"{each.path}/") for path in moved)
+        found = found or each.differs != ""
+        if each.head and each.files and not files:
+            clean(folder)
+        if each.head and commits and (files or holds_moved):
+            git(folder, "add", "--all")
+            made = ("commit", "--no-gpg-sign", "--quiet", "--message", subject)
+            git(folder, *identity(folder), *made)
+            moved.append(each.path)
+        elif each.is_elsewhere:
+            moved.append(each.path)
+    return found
+
+
+def wrong_in_submodules(top: str, moved: Collection[str], branch: str) -> str:
+    """Return why the commit of this index would not hold what lies in a submodule, or would name
+    what nobody can fetch; "" if neither is so. ``moved``: gitlinks that differ from the base;
+    ``branch``: on which such commits are pushed to the submodule's remote, "" if they are not.
+    Raises ``GitError``."""
+    for each in look(top):
+        why, folder = each.differs, f"{top}/{each.path}"
+        is_new = any(f"{each.path}/".startswith(f"{path}/") for path in moved)
+        if not why and not each.head and each.path in moved:
+            why = f"its folder is empty: fill it with 'git submodule update --init {each.path}'"
+        if not why and each.head and is_new and not is_public(folder, each.head):
+            if branch:
+                publish(folder, each.head, branch)
+            else:
+                why = f"its remote does not have {each.head[:12]}"
+        if why:
+            rule = _PUSHED if branch else _REFUSED
+            return f"{each.path} is a submodule: {rule.format(why=why)}"
+    return ""
+
+
+_REFUSED = (
+    "a commit there does not land; {why}. Name a commit that its remote has, and change nothing"
+    ' there; if the issue needs a change there, end with "Outcome: blocked:"'
+)
+_PUSHED = "only what its own repository has lands; {why}"
 
 
 def hidden(git: Git, since: float) -> tuple[list[str], list[str]]:
@@ -127,4 +178,5 @@ def _leads_to(dot_git: Path, common: Path) -> bool:
         place = (dot_git.parent / git_directory).resolve()
     except OSError:
         return False
-    return place.is_relative_to(common.resolve() / "worktrees")
+    # A submodule that is none any more leads below it.
+    return place.parent == common.resolve() / "worktrees"

@@ -26,13 +26,14 @@ def first_prompt(
     room: int | None,
     standing: Sequence[str] = (),
     unmerged: str = "",
+    submodules: Sequence[str] = (),
 ) -> str:
     """Return the whole issue, and what earlier attempts have taught.
 
     ``ends``: ends of the issue's dependencies, see ``attempts.delivered``. ``resumed``: the agent
     knows the issue, so only what is new is said. ``room``: bytes that the prompt may have.
     ``standing``: files in which conflicts with landed work are to be resolved. ``unmerged``: why
-    landed work could not be merged at all.
+    landed work could not be merged at all. ``submodules``: of the worktree.
     """
     commits, talk = _commits(asked), _conversation(asked)
     lessons = _lessons(asked, resumed=resumed)
@@ -59,6 +60,8 @@ def first_prompt(
         worktree=worktree,
         commits=commits,
         may_ask=asked.may_ask,
+        submodules=tuple(submodules),
+        pushes_submodules=asked.pushes_submodules,
     )
     room = room and room - len(talk.encode()) - 2
     prompt = render(briefing, asked.agent.prompt or TEMPLATE, room)

@@ -63,6 +63,7 @@ class AgentAttempt:
         folder = str(Path.cwd())
         self._place = Workplace.enter(folder, asked.issue_id, asked.attempt, asked.run_id)
         self._place.trailers, self._place.agent = asked.trailers, asked.agent.name
+        self._place.pushes = asked.pushes_submodules
         self._guards = Path(asked.guards)
         self._log = MaskedLog(os.environ)
         self._flags: list[str] = []
@@ -245,6 +246,7 @@ class AgentAttempt:
             room=room,
             standing=standing,
             unmerged=self._unmerged,
+            submodules=[each.path for each in self._place.submodules()],
         )
 
     def _ask(self, prompt: str, *, resume: bool) -> Verdict:

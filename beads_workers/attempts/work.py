@@ -24,7 +24,9 @@ from beads_workers.attempts.nested import (
     nested,
     newly_hidden,
     others_in,
+    settle_submodules,
     without,
+    wrong_in_submodules,
 )
 from beads_workers.attempts.own_branch import BranchNow, DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
@@ -34,7 +36,7 @@ from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees import git, loose
+from beads_workers.worktrees import git, loose, submodules
 from beads_workers.worktrees.landed import ATTEMPTS
 from beads_workers.worktrees.programs import EXCLUDE, EXCLUDE_KEPT, changed
 from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord, run_of
@@ -44,6 +46,9 @@ NO_REPOSITORY = 128
 """The exit status of ``git status`` outside of a repository."""
 
 COMMIT_TRIES_MAX = 3
+
+_COMMITTED = "--ignore-submodules=dirty"
+"""Option of ``git diff``: what is not committed in a submodule is no change of the project."""
 
 
 class CannotCommit(Exception):
@@ -81,7 +86,8 @@ class Workplace:
     worktree; our code reads and commits nowhere else. ``refs``: all refs as the attempt began.
     ``directory``: where git keeps what belongs to the worktree; ``dot_git`` and ``dot_git_text``:
     the file that leads there. ``trailers``: templates of the trailers of commits made here;
-    ``agent``: the agent that did the work; ``is_broken``: see ``BrokenWorktree``.
+    ``agent``: the agent that did the work; ``is_broken``: see ``BrokenWorktree``. ``pushes``:
+    commits in submodules are pushed.
     """
 
     folder: str
@@ -101,6 +107,7 @@ class Workplace:
     trailers: tuple[str, ...] = commit_form.OWN_TRAILERS
     agent: str = ""
     is_broken: bool = False
+    pushes: bool = False
     _places: tuple[str, str, str] | None = None
     """Git's answers on where it is: asked once, so that the agent cannot move them."""
     _rests: bool = False
@@ -225,13 +232,24 @@ class Workplace:
         self, good: tuple[int, ...] = (0,)
     ) -> tuple[str | None, str | None, tuple[str, ...]]:
         if self._seen is not None:
-            return parse_status(self._seen)
+            return self._with_submodules(*parse_status(self._seen))
         done = self._git.ask(*STATUS, good=good)
         if done.status != 0:
             raise git.GitError(done.error or f"git status exited with {done.status}")
         if self._rests and self.own:
             self._seen = done.output
-        return parse_status(done.output)
+        return self._with_submodules(*parse_status(done.output))
+
+    def _with_submodules(
+        self, head: str | None, branch: str | None, files: tuple[str, ...]
+    ) -> tuple[str | None, str | None, tuple[str, ...]]:
+        """Add the submodules that differ from their gitlinks, although git does not show that."""
+        found = [each.path for each in self.submodules() if each.differs]
+        return head, branch, (*files, *(path for path in found if path not in files))
+
+    def submodules(self) -> list[submodules.Submodule]:
+        """Return the submodules of a worktree of its own; raises ``GitError``."""
+        return list(submodules.look(self._at_top.folder)) if self.own else []
 
     def _newly_hidden(self) -> list[str]:
         """See ``nested.newly_hidden``: what another attempt has hidden since the run began."""
@@ -337,6 +355,12 @@ class Workplace:
     def _commit(self, title: str, text: str, tip: str) -> str | None:
         self._unlock()
         self._check_operation(tip)
+        subject = (
+            commit_form.shortened(commit_form.one_line(title), commit_form.SUBJECT_COLUMNS)
+            or commit_form.NO_TITLE
+        )
+        if settle_submodules(self._at_top.folder, subject, commits=self.pushes):
+            self._seen = None
         found = self._status()[2]
         # A repository inside is shown as a folder, or in one.
         has_folders = any(name.endswith("/") for name in found)
@@ -352,10 +376,6 @@ class Workplace:
             return None
         if not self._stage(tip, besides, has_folders=has_folders) and not self._merging():
             return None
-        subject = (
-            commit_form.shortened(commit_form.one_line(title), commit_form.SUBJECT_COLUMNS)
-            or commit_form.NO_TITLE
-        )
         words = f"{commit_form.wrapped(text)}\n\n" if text.strip() else ""
         names_committer = any("{committer}" in each for each in self.trailers)
         who = self._identity() if names_committer else ()
@@ -383,10 +403,15 @@ class Workplace:
         return bool(self._git("diff", "--cached", "--name-only", "-z"))
 
     def _check_gitlinks(self, tip: str) -> bool:
-        """Refuse bare gitlinks; return whether anything in the index differs from its base."""
-        base = self.base or tip
-        found = in_index(self._at_top, base)
-        _refuse(bare_gitlinks(self._at_top, base, found))
+        """Refuse bare gitlinks, and submodules that do not hold what the commit would name; return
+        whether anything in the index differs from its base."""
+        base, at_top = self.base or tip, self._at_top
+        found = in_index(at_top, base)
+        _refuse(bare_gitlinks(at_top, base, found))
+        moved = [name for about, name in found if about.split(" ")[1] == git.GITLINK]
+        branch = self.mine.branch if self.pushes and self.mine else ""
+        if wrong := wrong_in_submodules(at_top.folder, moved, branch):
+            raise CannotCommit(wrong)
         return bool(found)
 
     def _identity(self) -> tuple[str, ...]:
@@ -437,14 +462,17 @@ class Workplace:
         ``GitError``."""
         if self.base is None:
             return "", []
-        *rows, size = self._git("diff", "--raw", "--shortstat", "-z", self.base).split("\0")
+        asked = ("diff", "--raw", "--shortstat", "-z", _COMMITTED, self.base)
+        *rows, size = self._git(*asked).split("\0")
         return size.strip(), [row for row in rows if not row.startswith(":")]
 
     def diff(self) -> str:
-        """Return the reviewer's diff: everything since the base, committed or not."""
+        """Return the reviewer's diff: everything since the base, committed or not; of a submodule
+        its commits."""
         if self.base is None:
             return ""
-        return self._git("diff", "--no-color", "--no-ext-diff", self.base)
+        options = ("--no-color", "--no-ext-diff", "--submodule=log", _COMMITTED)
+        return self._git("diff", *options, self.base)
 
     def keep_for_answer(self) -> None:
         """Keep the worktree, changed or not, until the answer has come: its session is found again
@@ -491,6 +519,7 @@ class Workplace:
         self.come_back()
         self._seen = None
         self._known.clear()
+        links = submodules.gitlinks(self._at_top.folder)
         if not self._merging():
             try:
                 self._merge(tip)
@@ -504,6 +533,9 @@ class Workplace:
                 self.keep()
                 self.discard()
                 self._merge(tip)
+        # git has left them where they were: as they are, the next commit would take back what has
+        # landed.
+        submodules.restore(self._at_top.folder, links)
         self.base = tip
         return unmerged(self.folder, self._at_top)
 
@@ -536,6 +568,7 @@ class Workplace:
         self._seen = None
         at_top("reset", "--quiet", "--hard")
         at_top("clean", "--quiet", "-d", "--force")
+        submodules.restore(at_top.folder)
 
     def keep(self, besides: Sequence[str] | None = None) -> str | None:
         """Keep the tree as it is, whatever becomes of the worktree; return the name of the ref.

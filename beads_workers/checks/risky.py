@@ -52,6 +52,10 @@ def _is_take(value: Any, folder: Path) -> bool:
     return bool(value == "take")
 
 
+def _is_push(value: Any, folder: Path) -> bool:
+    return bool(value == "push")
+
+
 _RUN, _OUTSIDE = "is run", "if it lies outside of the project"
 
 RISKY: Mapping[str, Risk] = {
@@ -77,6 +81,7 @@ RISKY: Mapping[str, Risk] = {
     "land_into": Risk("moves a branch of the user's"),
     "landing_signoff": Risk("signs off in the user's name", _is_set),
     "landing_remote": Risk("pushes to another place"),
+    "landing_submodules": Risk("pushes to submodules' remotes", _is_push, 'if it is "push"'),
     "source": Risk("gets work from elsewhere", _is_foreign, 'if it is not "bd" or "sqlite"'),
     "state_dir": Risk("is written to", _is_outside, _OUTSIDE),
     "log_dir": Risk("is written to", _is_outside, _OUTSIDE),

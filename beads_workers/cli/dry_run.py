@@ -12,6 +12,7 @@ from typing import Any
 from beads_workers.agents.adapter import load
 from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.prompts import first_prompt
+from beads_workers.checks.contents import submodules
 from beads_workers.checks.rules import Check
 from beads_workers.cli.asked_tracker import open_tracker
 from beads_workers.cli.checking import to_json
@@ -110,10 +111,15 @@ def prompt_of(job: Job, settings: FleetSettings) -> ShownPrompt | None:
     asked = read_assignment(attempt.stdin)
     adapter = load(asked.agent.adapter)
     assert adapter is not None, "the settings name adapters that are there"
-    worktree = settings.work.worktrees is not None
-    room = adapter.prompt_bytes_max
-    ends = delivered_by_us(asked)
-    text = first_prompt(asked, ends, resumed=False, worktree=worktree, room=room)
+    worktrees, room = settings.work.worktrees, adapter.prompt_bytes_max
+    text = first_prompt(
+        asked,
+        delivered_by_us(asked),
+        resumed=False,
+        worktree=worktrees is not None,
+        room=room,
+        submodules=submodules(worktrees) if worktrees else (),
+    )
     return ShownPrompt(job.issue_id, agent.name, model, text)
 
 

@@ -47,7 +47,8 @@ class Assignment:
     ``runs``: the folder with the journals of all runs, "" for none. ``repair``: why its branch did
     not land. ``may_ask``: a person answers questions. ``question``: what it asked at ``asked_at``
     (epoch seconds), if it is not done since: newer comments of ``issue`` answer it. ``trailers``:
-    trailers of the commit that is made of what the attempt leaves, as in ``Worktrees``."""
+    trailers of the commit that is made of what the attempt leaves, and ``pushes_submodules``, as in
+    ``Worktrees``."""
 
     issue_id: str
     title: str
@@ -75,6 +76,7 @@ class Assignment:
     question: str = ""
     asked_at: float = 0.0
     trailers: tuple[str, ...] = OWN_TRAILERS
+    pushes_submodules: bool = False
 
 
 @value

@@ -133,6 +133,14 @@ class WorktreeRules:
     pool: int = in_file(0, whole(0, 64), **_key("worktree", "pool"))
     # Patterns of files that the set-up reads, beside the known ones.
     setup_reads: tuple[str, ...] = in_file((), INSIDE, **_key("worktree", "setup_reads"))
+    # "push": what an attempt changed inside of submodules is committed there, and pushed to their
+    # remotes.
+    submodules: str = in_file("refuse", choice("refuse", "push"), **_key("landing", "submodules"))
+
+    @property
+    def pushes_submodules(self) -> bool:
+        """Whether work inside of submodules is pushed; else it is refused."""
+        return self.submodules == "push"
 
 
 @value

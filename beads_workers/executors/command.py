@@ -395,6 +395,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         question=fields.get("question", ""),
         asked_at=fields.get("asked_at", 0.0),
         trailers=work.worktrees.trailers if work.worktrees else (),
+        pushes_submodules=work.worktrees is not None and work.worktrees.rules.pushes_submodules,
     )
     argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)
     stdin = write_assignment(asked)

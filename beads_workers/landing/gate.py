@@ -41,7 +41,7 @@ from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees import loose, making, programs
+from beads_workers.worktrees import loose, making, programs, submodules
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
 from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
@@ -401,15 +401,20 @@ class GatePlace:
             time.sleep(making.TRY_AGAIN_SECONDS)
         runs = self.settings.worktrees.rules.setup is not None and self._set_up is None
         try:
-            status = self._run_set_up(order, shortage)
+            status, elsewhere = self._run_set_up(order, shortage), ""
             now = programs.current(common)
             self.changed = tuple(programs.told(shared, now, asks, "setup "))
             if is_set_up := status == 0:
                 assert self.settings.verify is not None, "without a command there is no gate"
-                status = self._command(self.settings.verify, order, shortage)
+                if not (elsewhere := self._elsewhere("setup")):
+                    status = self._command(self.settings.verify, order, shortage)
+                    elsewhere = self._elsewhere("verify")
         finally:
             self.sweep()
         took = time.monotonic() - began
+        if elsewhere:
+            set_up.save(self._set_up_file, None)
+            return GateResult(GateVerdict.NONE, elsewhere, self._tail(), took)
         if status == 0:
             return GateResult(GateVerdict.GREEN, "", "", took, runs, self.changed)
         text = self._tail()
@@ -425,6 +430,15 @@ class GatePlace:
         why = ": ".join(filter(None, told))
         return GateResult(verdict, why, text, took, not is_set_up, self.changed)
 
+    def _elsewhere(self, command: str) -> str:
+        """Return why this is not the tree: a submodule that the command has filled with another
+        commit; "" if none is."""
+        try:
+            found = [each for each in submodules.look(str(self.path)) if each.is_elsewhere]
+        except GitError as error:
+            return f"{command}: {error}"
+        return f"{command}: submodule {found[0].path}: {found[0].differs}" if found else ""
+
     def sweep(self) -> None:
         """Send KILL to every process that an earlier gate has left running here."""
         for _ in range(sessions.ROUNDS_MAX):
@@ -439,7 +453,8 @@ class GatePlace:
         self._check_disk()
         self._check_out(order)
         self._copy()
-        if self._set_up is not None and not self._set_up.is_whole(self.path):
+        moved = submodules.restore(str(self.path))
+        if self._set_up is not None and (moved or not self._set_up.is_whole(self.path)):
             self._set_up = None
             git(str(self.path), "clean", "--quiet", "-ffd")
             self._copy()

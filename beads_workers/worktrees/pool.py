@@ -234,7 +234,7 @@ def _fill(settings: Worktrees, record: WorktreeRecord) -> list[tuple[str, int, s
     if left := making.left_by_set_up(path):
         raise NotAhead(f"setup left what git does not ignore: {left}")
     head, directory = answers(git(path, *questions("HEAD", "--absolute-git-dir")), 2)
-    if head != record.base or Path(directory, "modules").exists():
+    if head != record.base or removal.has_submodules(Path(directory), Path(path)):
         # The commit of the hook is nobody's work: the worktree is not kept for it.
         git(path, "checkout", "--quiet", "--force", "--detach", record.base)
         raise NotAhead("setup commits, or fetches submodules")

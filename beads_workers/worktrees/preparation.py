@@ -13,7 +13,7 @@ from pathlib import Path
 from beads_workers.core.model import OCCUPIED
 from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import making, pool, programs, removal, reuse
+from beads_workers.worktrees import making, pool, programs, removal, reuse, submodules
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.loose import is_free
@@ -164,6 +164,9 @@ def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
         return
     added = making.environment(settings, record)
     making.set_up(settings.rules.setup, added["PWD"], added)
+    for each in submodules.look(record.path):
+        if each.differs:  # An agent would be blamed for it, and no gate would have the same.
+            raise making.CannotPrepare(f"setup: submodule {each.path}: {each.differs}")
     if left := making.left_by_set_up(record.path):
         making.say(
             f"warning: setup left what git does not ignore, so this worktree is kept: {left}"

@@ -69,7 +69,7 @@ def remote_heads(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str
     missing = [ref for ref, commit in heads.items() if not _is_here(folder, commit)]
     if missing:
         only = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
-        _answered(folder, remote, "fetch", "--quiet", *only, "--", remote, *missing)
+        answered(folder, remote, "fetch", "--quiet", *only, "--", remote, *missing)
     for ref in missing:
         if not _is_here(folder, heads[ref]):
             raise RemoteTrouble(f"{remote} does not give the commit {heads[ref][:12]} of {ref}")
@@ -164,7 +164,7 @@ def _refusal(done: GitCall, ref: str) -> tuple[str, str]:
 
 
 def _listed(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
-    output = _answered(folder, remote, "ls-remote", "--", remote, *refs)
+    output = answered(folder, remote, "ls-remote", "--", remote, *refs)
     found = (line.partition("\t") for line in lines(output))
     return {ref: commit for commit, _, ref in found if ref in refs and is_object(commit)}
 
@@ -177,7 +177,8 @@ def _is_here(folder: str, commit: str) -> bool:
     return True
 
 
-def _answered(folder: str, remote: str, *arguments: str) -> str:
+def answered(folder: str, remote: str, *arguments: str) -> str:
+    """Return the output of a call of git that needs the remote; raises ``RemoteTrouble``."""
     done = GitCall(-1, "", "")
     for tries_left in reversed(range(TRIES_MAX)):
         done = _call(folder, *arguments)

@@ -380,7 +380,7 @@ def _look_inside(
         found,
         locked=_lock(directory, found.prepared),
         operation=next((o for n, o in OPERATIONS.items() if (directory / n).exists()), None),
-        submodules=(directory / "modules").exists() or _has_submodules(directory, folder),
+        submodules=has_submodules(directory, folder),
     )
     if not folder.exists():
         missing = None if folder.parent.exists() else f"{folder.parent} is not there"
@@ -422,9 +422,10 @@ def _has_work(repository: Repository, place: str, since: float) -> bool:
     return bool(call(place, at, "remote").output and call(place, *made).output)
 
 
-def _has_submodules(directory: Path, folder: Path) -> bool:
-    """Return whether a filled submodule has its git directory elsewhere: git removes no such
-    worktree."""
+def has_submodules(directory: Path, folder: Path) -> bool:
+    """Return whether a submodule is filled, here or elsewhere: git removes no such worktree."""
+    if (directory / "modules").exists():
+        return True
     if not (folder / ".gitmodules").exists():
         return False
     place = (f"--git-dir={directory}", f"--work-tree={folder}")

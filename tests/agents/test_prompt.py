@@ -255,3 +255,13 @@ def test_the_commit_of_a_close_is_found_however_its_reason_is_worded(
 )
 def test_any_object_is_an_issue(fields: dict[str, object]) -> None:
     assert "Rules:" in prompt.render(prompt.of_issue(fields))
+
+
+@pytest.mark.parametrize(
+    ("pushes", "rule"), [(False, "A commit inside of one does not land."), (True, "lands, too")]
+)
+def test_what_becomes_of_work_in_submodules_is_said(pushes: bool, rule: str) -> None:
+    briefing = prompt.Briefing("x-1", "Do it", pushes_submodules=pushes)
+    assert "ubmodule" not in prompt.render(briefing)
+    said = prompt.render(replace(briefing, submodules=("libs/a", "libs/b")))
+    assert "- Submodules: libs/a libs/b. " in said and rule in said

@@ -107,6 +107,7 @@ SETTINGS = {
     "discovered": 'discovered = "take"',
     "land_into": '[landing]\ninto = "main"',
     "landing_signoff": "[landing]\nsignoff = true",
+    "landing_submodules": '[landing]\nsubmodules = "push"',
     "landing_remote": '[landing]\nremote = "origin"',
     "source": 'source = "redis://127.0.0.1:1/0?worker=w1"',
     "state_dir": 'state_dir = "../home/state"',

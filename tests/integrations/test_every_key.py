@@ -102,6 +102,7 @@ subject_max = 80
 types = { task = "build" }
 signoff = true
 trailers = "none"
+submodules = "push"
 co_author = "none"
 [night]
 gap = "6h"
@@ -209,6 +210,7 @@ def test_every_key_is_read_and_its_origin_kept(tmp_path: Path) -> None:
         "landing_types": (("bug", "fix"), ("feature", "feat"), ("task", "build")),
         "landing_signoff": True,
         "landing_trailers": "none",
+        "landing_submodules": "push",
         "landing_co_author": "none",
         "night_gap": 21_600.0,
         "new_night": None,

@@ -12,6 +12,7 @@ from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
+from tests.proof.submodules import CASES as SUBMODULE_CASES
 from tests.proof.trust import CASES as TRUST_CASES
 from tests.proof.whose import CASES as WHOSE_CASES
 from tests.support.bd import NEW, OLD, bd_environment
@@ -122,6 +123,10 @@ PROPOSALS = (
     *("-m", "tests.proof.proposals", "--cases", "{size}", "--json", "--progress"),
 )
 WHOSE = (sys.executable, "-m", "tests.proof.whose", "--cases", "{size}", "--json", "--progress")
+SUBMODULES = (
+    sys.executable,
+    *("-m", "tests.proof.submodules", "--cases", "{size}", "--json", "--progress"),
+)
 MORTAL_GIT = (
     sys.executable,
     *("-m", "tests.proof.git_faults", "--cases", "{size}", "--jobs", "1", "--json", "--progress"),
@@ -164,6 +169,7 @@ PARTS: Sequence[Part] = (
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),
     Part("proposals", "projects", len(PROJECTS), PROPOSALS, 2.0),
     Part("odd-starts", "commands in odd places", len(odd_starts()), ODD_STARTS, 700.0),
+    Part("submodules", "cases of submodules", len(SUBMODULE_CASES), SUBMODULES, 300.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

@@ -17,6 +17,7 @@ from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
+from tests.proof.submodules import CASES as SUBMODULE_CASES
 from tests.proof.table import Figure, figure_of, table
 from tests.proof.trust import CASES as TRUST_CASES
 from tests.proof.whose import CASES as WHOSE_CASES
@@ -68,6 +69,7 @@ def test_full_size_is_what_is_promised() -> None:
         "hostile-git": len(hostile_settings()),
         "sees": len(LAYOUTS),
         "proposals": len(PROJECTS),
+        "submodules": len(SUBMODULE_CASES),
         "git-faults": 5500,
         "bd-faults": 555,
         "odd-starts": len(odd_starts()),
