@@ -19,7 +19,9 @@ from beads_workers.cli.arguments import Json, StateDir, Trust
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import may_be_undone, with_branches
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.waiting import past_waiting_here
 from beads_workers.core import landing as messages
+from beads_workers.core.journal import Checkpointed
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.core.settings import FleetSettings
@@ -60,7 +62,7 @@ def land(
     Those whose last attempt succeeded; a branch that is named lands however its attempt ended.
     """
     from beads_workers.cli.preparation import check_gate
-    from beads_workers.landing.left import UNDONE, states
+    from beads_workers.landing.left import states
 
     directory = find_state_directory(state_dir)
     settings, tracker = _settings(
@@ -69,6 +71,8 @@ def land(
     quarantined = {} if issues else _refused(directory)
     _commit_left(directory, settings, issues or [], dry_run=dry_run)
     wanted = list(_without(quarantined, _wanted(directory, settings, issues or [])))
+    if issues:
+        _refuse_over(directory, wanted)
     if dry_run:
         _show(
             [s for s in states(_repository(settings), wanted) if not s.landed],
@@ -89,9 +93,8 @@ def land(
     refused = [each for each in news if isinstance(each, messages.Refused)]
     refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]
     notes = {each.issue_id: _close_note(each, settings) for each in landed}
-    # Issues of undone branches are open again, with no assignee.
-    again = {left.add.issue_id for left in wanted if left.outcome == UNDONE} & notes.keys()
-    closed = _settle(directory, tracker, "CLOSE", notes, again)
+    # A branch that is named may be of an issue that was opened again: it has no assignee.
+    closed = _settle(directory, tracker, "CLOSE", notes, notes.keys() if issues else frozenset())
     if as_json:
         rows = {
             "landed": [asdict(each) for each in landed],
@@ -400,8 +403,8 @@ def _settle(
 ) -> list[str]:
     """Write the action to the tracker; return the issues that now have this state.
 
-    The next start neither lands these issues nor takes them for done. ``reopened``: issues that are
-    open because they were undone.
+    The next start neither lands these issues nor takes them for done. ``reopened``: issues that may
+    be open, because they were undone or a person opened them.
     """
     from beads_workers.cli.asked_tracker import open_tracker
     from beads_workers.core.model import IssueId
@@ -441,26 +444,49 @@ def _settle(
 
 
 def _refused(directory: Path) -> dict[str, str]:
-    """Return why branches are left out: quarantined since, or not approved yet."""
+    """Return why branches are left out: a person has closed their issue, or has not approved them
+    yet; or they were quarantined since."""
+    parked = _parked(directory)
+    refused = {
+        key: each.error if each.quarantined else "it awaits your approval"
+        for key, each in parked.items()
+        if each.quarantined or (each.landing and each.landing.awaits)
+    }
+    refused = {key: f"{why} ('land {key}' tries it again)" for key, why in refused.items()}
+    return refused | past_waiting_here(directory, dict.fromkeys(parked, ""))
+
+
+def _parked(directory: Path) -> dict[str, Checkpointed]:
+    """Return what is remembered of issues whose branches have not landed."""
     from beads_workers.runtime.run_directory import RunDirectory
 
-    _, last = RunDirectory(directory).left_over()
-    entries = last.retry_entries.items()
-    return {
-        str(key): each.error if each.quarantined else "it awaits your approval"
-        for key, each in entries
-        if each.landing and (each.quarantined or each.landing.awaits)
+    entries = RunDirectory(directory).left_over()[1].retry_entries.items()
+    return {key: each for key, each in entries if each.landing}
+
+
+def _refuse_over(directory: Path, wanted: Sequence[Any]) -> None:
+    """Raise ``CommandError`` if a person has closed one of these issues, put it off, or taken it.
+    With ``--no-land``, our own run has closed it."""
+    from beads_workers.landing.left import SUCCESS
+
+    parked = _parked(directory)
+    doubtful = {
+        add.issue_id: add.branch
+        for left in wanted
+        if (add := left.add).issue_id in parked or left.outcome not in (SUCCESS, "")
     }
+    for issue_id, why in past_waiting_here(directory, doubtful, or_open=True).items():
+        hint = f"'beads-workers reopen {issue_id}', then 'land {issue_id}', lands it all the same"
+        raise CommandError(f"{issue_id} does not land: {printable(why)}", printable(hint))
 
 
-def _without(quarantined: Mapping[str, str], found: Iterable[Any]) -> Iterator[Any]:
+def _without(refused: Mapping[str, str], found: Iterable[Any]) -> Iterator[Any]:
     for left in found:
         issue_id = left.add.issue_id
-        if issue_id not in quarantined:
+        if issue_id not in refused:
             yield left
             continue
-        why = f"left out: {issue_id}: {quarantined[issue_id]} ('land {issue_id}' tries it again)"
-        print(printable(why), file=sys.stderr)
+        print(printable(f"left out: {issue_id}: {refused[issue_id]}"), file=sys.stderr)
 
 
 def _show(

@@ -199,7 +199,10 @@ class ClaimScheduler:
             take = 0
         renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
         remarks = self._parts.questions.to_write()
-        listen = self._parts.questions.due()
+        if self._listing_due():
+            self._parts.questions.listen_now()  # A run may end, and say what waits.
+        settles = self._parts.state is RunState.SETTLING
+        listen = () if settles else self._parts.questions.due()
         if take is None and not (renew or settlements or listen or remarks):
             return
         skip: frozenset[IssueId] = frozenset()

@@ -258,6 +258,17 @@ class History:
         return tuple(i for i in self.issues if i.fate in fates and not i.earlier)
 
 
+def without_past(history: History, over: Mapping[str, str]) -> History:
+    """Return the history as of now: the issues in ``over`` wait no longer, for the reason there."""
+    issues = (
+        replace(each, fate=Fate.NOT_OURS, error=over[each.issue_id])
+        if each.issue_id in over
+        else each
+        for each in history.issues
+    )
+    return replace(history, issues=tuple(issues))
+
+
 # --- history fold --------------------------------------------------------------------------------
 # Makes a ``History`` from a journal's entries, of a run in any state: the board keeps all of it.
 #

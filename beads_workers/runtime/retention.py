@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from beads_workers.core import limits
-from beads_workers.core.journal import CheckpointEnded, Entry, RetryAsked, SettledRecord
+from beads_workers.core.journal import CheckpointEnded, Entry, Record, RetryAsked, SettledRecord
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, Result
 from beads_workers.runtime.journal_file import add_to, read_end
@@ -167,3 +167,13 @@ def forget(
             add_to(journal, [Entry(record, time.time(), 0.0) for record in records])
     finally:
         os.close(lock)
+
+
+def decided(directory: RunDirectory, record: Record) -> None:
+    """Add what a person has decided about an issue to the newest journal that knows the issue: what
+    older ones know, the next start does not read. The caller holds the lock of ``directory``."""
+    for run_id in reversed(directory.run_ids()):
+        left = directory.left_by(run_id)
+        if left is not None and getattr(record, "issue_id", "") in left.issues.known:
+            add_to(directory.run(run_id) / "journal.jsonl", [Entry(record, time.time(), 0.0)])
+            return
