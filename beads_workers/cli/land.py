@@ -19,9 +19,8 @@ from beads_workers.cli.arguments import Json, StateDir, Trust
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import may_be_undone, with_branches
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.waiting import past_waiting_here
+from beads_workers.cli.waiting import over_here
 from beads_workers.core import landing as messages
-from beads_workers.core.journal import Checkpointed
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.core.settings import FleetSettings
@@ -71,8 +70,9 @@ def land(
     quarantined = {} if issues else _refused(directory)
     _commit_left(directory, settings, issues or [], dry_run=dry_run)
     wanted = list(_without(quarantined, _wanted(directory, settings, issues or [])))
-    if issues:
-        _refuse_over(directory, wanted)
+    for issue_id, over in (_refused(directory, wanted) if issues else {}).items():
+        hint = f"'beads-workers reopen {issue_id}', then 'land {issue_id}', lands it all the same"
+        raise CommandError(f"{issue_id} does not land: {printable(over)}", printable(hint))
     if dry_run:
         _show(
             [s for s in states(_repository(settings), wanted) if not s.landed],
@@ -434,59 +434,45 @@ def _settle(
                 f"not written: {printable(f'{each.settlement.issue_id}: {why}')}", file=sys.stderr
             )
     done = [each.settlement.issue_id for each in settled if each.result in fine]
-    forget(
-        RunDirectory(directory), done, Result.FOUND_CLOSED if action == "CLOSE" else Result.NOT_OURS
-    )
+    taken_back = action == "REOPEN"
+    to_land = Result.NOT_OURS if taken_back else Result.FOUND_CLOSED
+    forget(RunDirectory(directory), done, to_land, taken_back=taken_back)
     return list(done)
 
 
 # --- shown ---------------------------------------------------------------------------------------
 
 
-def _refused(directory: Path) -> dict[str, str]:
-    """Return why branches are left out: a person has closed their issue, or has not approved them
-    yet; or they were quarantined since."""
-    parked = _parked(directory)
+def _refused(directory: Path, named: Sequence[Any] = ()) -> dict[str, str]:
+    """Return why branches are left out: quarantined since, or not approved yet, or a person has
+    closed the issue, put it off, or taken it. Of those ``named`` only the last counts."""
+    from beads_workers.landing.left import SUCCESS
+    from beads_workers.runtime.run_directory import RunDirectory
+
+    entries = RunDirectory(directory).left_over()[1].retry_entries
+    parked = {str(key): each for key, each in entries.items() if each.landing}
+    # With --no-land, a run itself has closed what succeeded.
+    known = [left for left in named if left.outcome not in (SUCCESS, "")]
+    known += [left for left in named if left.add.issue_id in parked]
+    if named:
+        branches = {left.add.issue_id: left.add.branch for left in known}
+        return over_here(directory, branches, or_open=True)
     refused = {
         key: each.error if each.quarantined else "it awaits your approval"
         for key, each in parked.items()
         if each.quarantined or (each.landing and each.landing.awaits)
     }
-    refused = {key: f"{why} ('land {key}' tries it again)" for key, why in refused.items()}
-    return refused | past_waiting_here(directory, dict.fromkeys(parked, ""))
+    return refused | over_here(directory, dict.fromkeys(parked, ""))
 
 
-def _parked(directory: Path) -> dict[str, Checkpointed]:
-    """Return what is remembered of issues whose branches have not landed."""
-    from beads_workers.runtime.run_directory import RunDirectory
-
-    entries = RunDirectory(directory).left_over()[1].retry_entries.items()
-    return {key: each for key, each in entries if each.landing}
-
-
-def _refuse_over(directory: Path, wanted: Sequence[Any]) -> None:
-    """Raise ``CommandError`` if a person has closed one of these issues, put it off, or taken it.
-    With ``--no-land``, our own run has closed it."""
-    from beads_workers.landing.left import SUCCESS
-
-    parked = _parked(directory)
-    doubtful = {
-        add.issue_id: add.branch
-        for left in wanted
-        if (add := left.add).issue_id in parked or left.outcome not in (SUCCESS, "")
-    }
-    for issue_id, why in past_waiting_here(directory, doubtful, or_open=True).items():
-        hint = f"'beads-workers reopen {issue_id}', then 'land {issue_id}', lands it all the same"
-        raise CommandError(f"{issue_id} does not land: {printable(why)}", printable(hint))
-
-
-def _without(refused: Mapping[str, str], found: Iterable[Any]) -> Iterator[Any]:
+def _without(quarantined: Mapping[str, str], found: Iterable[Any]) -> Iterator[Any]:
     for left in found:
         issue_id = left.add.issue_id
-        if issue_id not in refused:
+        if issue_id not in quarantined:
             yield left
             continue
-        print(printable(f"left out: {issue_id}: {refused[issue_id]}"), file=sys.stderr)
+        why = f"left out: {issue_id}: {quarantined[issue_id]} ('land {issue_id}' tries it again)"
+        print(printable(why), file=sys.stderr)
 
 
 def _show(

@@ -58,9 +58,8 @@ def report(
     """
     from beads_workers.cli.histories import read_history, read_night
     from beads_workers.cli.waiting import waiting
-    from beads_workers.core.history import Fate, without_past
+    from beads_workers.core.history import as_of_now
     from beads_workers.runtime.run_directory import RunDirectory
-    from beads_workers.ui.findings import quarantined_issues
 
     if html is not None and as_json:
         raise CommandError("--html and --json are two reports", "ask for one", EXIT_USAGE)
@@ -74,8 +73,7 @@ def report(
         history = read_history(directory, found)
     else:
         history = read_night(directory, found, since)
-    if history.with_fate(Fate.ASKED, Fate.AWAITS_APPROVAL) or quarantined_issues(history):
-        history = without_past(history, waiting(directory.root).over)
+    history = as_of_now(history, waiting(directory.root).over)
     if done and history.state == "running":
         raise CommandError("the night is not over: its fleet runs", "beads-workers stop")
     if as_json:

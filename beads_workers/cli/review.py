@@ -20,7 +20,6 @@ from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given
 from beads_workers.cli.waiting import waiting
 from beads_workers.core.receipts import SHA_CHARS
-from beads_workers.core.requests.approve import SHA_CHARS_MIN
 from beads_workers.core.text import json_line, printable
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
@@ -181,16 +180,12 @@ def approve(
     from beads_workers.core.journal import Approved
 
     rows = {row["issue_id"]: row["commit"] for row in found.approvals}
-    if other := [key for key, commit in commits.items() if not _is_at(rows.get(key, ""), commit)]:
+    if other := [key for key, seen in commits.items() if not rows.get(key, "").startswith(seen)]:
         hint = f"'beads-workers diff {other[0]}' shows it"
         what = f"{', '.join(other)}: no branch awaits approval at that commit"
         raise CommandError(printable(what), printable(hint), EXIT_UNKNOWN)
     _decide(directory, [Approved(key, rows[key]) for key in commits])
     report({"text": f"approved: {' '.join(commits)}; the next start lands it"}, as_json=as_json)
-
-
-def _is_at(commit: str, seen: str) -> bool:
-    return len(seen) >= SHA_CHARS_MIN and commit.startswith(seen)
 
 
 def reject(

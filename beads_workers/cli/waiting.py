@@ -47,24 +47,22 @@ def waiting(directory: Path, *, look: bool = True) -> Waiting:
         found = Waiting(client, shown["questions"], shown["approvals"], shown["quarantined"])
     kinds = (found.questions, found.approvals, found.quarantined)
     branches = {row["issue_id"]: row.get("branch", "") for rows in kinds for row in rows}
-    over = past_waiting_here(directory, branches) if look else {}
+    over = over_here(directory, branches) if look else {}
     left = [[row for row in rows if row["issue_id"] not in over] for rows in kinds]
     return Waiting(found.client, left[0], left[1], left[2], over)
 
 
-def past_waiting_here(
+def over_here(
     directory: Path, branches: Mapping[str, str], *, or_open: bool = False
 ) -> dict[str, str]:
     """Return which of these issues wait for nobody any more, and why; ``branches``: that of each.
 
-    ``or_open``: as for ``past_waiting``. Issues that a run holds are that run's to settle. If the
-    tracker cannot be asked, nothing is known.
+    ``or_open``: as for ``why_over``. If the tracker cannot be asked, nothing is known.
     """
     from beads_workers.cli.asked_tracker import open_tracker, settings_here
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import past_waiting
+    from beads_workers.core.source import why_over
     from beads_workers.registry import kind_of
-    from beads_workers.trackers.settlement_rules import other_run
 
     over: dict[str, str] = {}
     try:
@@ -78,8 +76,7 @@ def past_waiting_here(
     for issue_id, branch in branches.items():
         found = seen.get(IssueId(issue_id))
         status, assignee = (found.status, found.assignee) if found is not None else ("", "")
-        why = "" if other_run(assignee) else past_waiting(status, assignee, or_open=or_open)
-        if why:
+        if why := why_over(status, assignee, or_open=or_open):
             over[issue_id] = f"{why}; its branch stays: {branch}" if branch else why
     return over
 

@@ -24,14 +24,7 @@ from beads_workers.core.issues import Issue, Standing
 from beads_workers.core.model import IssueId
 from beads_workers.core.retry import RetryState
 from beads_workers.core.round_trips import RoundTrips
-from beads_workers.core.source import (
-    Action,
-    Conversation,
-    Remark,
-    Settlement,
-    answers,
-    past_waiting,
-)
+from beads_workers.core.source import Action, Conversation, Remark, Settlement, answers, why_over
 from beads_workers.core.states import IssueState
 
 LISTEN = "listen for answers"
@@ -69,8 +62,8 @@ class Questions:
         self._listen_at = 0.0
 
     def due(self) -> tuple[IssueId, ...]:
-        """Return the issues to be looked at by a round trip that begins now: those that ask, and of
-        the others that wait so many at a time."""
+        """Return the issues to be looked at by a round trip that begins now: all that
+        wait for a person, so many at a time."""
         found = [issue for standing in _AT_REST for issue in self._issues.standing(standing)]
         now = self._effects.now
         if not (waiting := list(filter(_is_at_rest, found))):
@@ -81,12 +74,10 @@ class Questions:
             return ()
         self._listen_at = now + limits.LISTEN_SECONDS
         self._effects.timers.set(LISTEN, self._listen_at)
-        asked, most = self.waiting(), limits.LISTEN_ISSUES_MAX
-        others = waiting[len(asked) :]
-        turn = self._looked % max(1, len(others))
-        self._looked += most
-        chosen = (*asked[:most], *(others[turn:] + others[:turn])[:most])
-        return tuple(IssueId(issue.issue_id) for issue in chosen)
+        # Those first that were not among the last ones.
+        turn, most = self._looked % len(waiting), limits.LISTEN_ISSUES_MAX
+        self._looked = turn + most if len(waiting) > most else 0
+        return tuple(IssueId(i.issue_id) for i in (waiting[turn:] + waiting[:turn])[:most])
 
     def write(self, ticket: Ticket, remark: Remark) -> None:
         """Have an answer written into the tracker; the request is answered once it is there."""
@@ -127,7 +118,7 @@ class Questions:
                 self._retry_state.answered(each.issue_id, commented=True)
             elif asks and each.status == "open" and not each.assignee:
                 self._retry_state.answered(each.issue_id, commented=False)
-            elif past_waiting(each.status, each.assignee, or_open=on_hold):
+            elif why_over(each.status, each.assignee, or_open=on_hold):
                 look = Settlement(Action.CONFIRM, each.issue_id, read_first=True, shelved=True)
                 self._round_trips.enqueue(look)
 

@@ -424,16 +424,18 @@ class Conversation:
     assignee: str = ""
 
 
-def past_waiting(status: str, assignee: str, *, or_open: bool = False) -> str:
+def why_over(status: str, assignee: str, *, or_open: bool = False) -> str:
     """Return why an issue waits for no person any more; "" if it does.
 
-    An issue that waits is blocked, or ``or_open``, and nobody has it. ``status``: "" if the issue
-    does not exist.
+    An issue that waits is blocked, or ``or_open``, and nobody has it. What a run of a fleet holds,
+    that run settles. ``status``: "" if the issue does not exist.
     """
     if status == "closed":
         return CLOSED_BY_OTHERS
     if not status or status in FINISHED:
         return "deleted"
+    if assignee.startswith(model.FLEETS):
+        return ""
     if status == "blocked" or (or_open and status == "open"):
         return f"assigned to {assignee}" if assignee else ""
     return f"its status is {status}"

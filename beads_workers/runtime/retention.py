@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -137,13 +137,18 @@ def _size(folder: Path) -> int:
 
 
 def forget(
-    directory: RunDirectory, issue_ids: Iterable[IssueId], to_land: Result = Result.NOT_OURS
+    directory: RunDirectory,
+    issue_ids: Sequence[IssueId],
+    to_land: Result = Result.NOT_OURS,
+    *,
+    taken_back: bool = False,
 ) -> None:
     """Give these issues a clean history for the next start: no attempts, no cooling down, nothing
     to land.
 
-    ``to_land``: what became of issues whose branches wait to land: closed, or a person's again. Do
-    nothing if a fleet has just been started: it has read the journals already.
+    ``to_land``: what became of issues whose branches wait to land: closed, or a person's again.
+    ``taken_back``: what runs closed is open again, and does not count as done. Do nothing if a
+    fleet has just been started: it has read the journals already.
     """
     try:
         lock = directory.lock() if directory.root.is_dir() else None
@@ -160,8 +165,10 @@ def forget(
             else RetryAsked(each)
             for each in asked
         ]
+        reopened = Action.REOPEN.value, Result.APPLIED.value
+        records += [SettledRecord(each, *reopened) for each in issue_ids if taken_back]
         # In every run that remembers it: which run the next start reads depends on what is whole.
-        for run_id in directory.run_ids() if asked else ():
+        for run_id in directory.run_ids() if records else ():
             journal = directory.run(run_id) / "journal.jsonl"
             # With the time of the run's last entry: a later request does not make the run longer.
             add_to(journal, [Entry(record, time.time(), 0.0) for record in records])

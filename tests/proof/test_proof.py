@@ -17,6 +17,7 @@ from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.table import Figure, figure_of, table
 from tests.proof.trust import CASES as TRUST_CASES
+from tests.proof.waits import CASES as WAITS_CASES
 from tests.support.fleet import until
 from tests.support.hostile_git import cases as hostile_settings
 
@@ -56,6 +57,7 @@ def test_full_size_is_what_is_promised() -> None:
         "frames": 1_000_000,
         "gates": 10,
         "trust": TRUST_CASES,
+        "waits": len(WAITS_CASES),
         "night": 40,
         "messages": 2000,
         "queues": CASES,
