@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -432,19 +431,14 @@ def _also(directory: Path, *, envelopes: bool) -> dict[str, Any]:
     return jobs if page is None else jobs | {"page": {"pid": page.pid, "until": page.until}}
 
 
-WAITS = ("questions", "approvals", "quarantined")
-"""What waits for a person, in ``status`` and in the fields of ``Waiting``."""
-
-
 def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envelopes: bool) -> None:
     from beads_workers.cli.last_run import last_run, night_of
     from beads_workers.cli.waiting import waiting
     from beads_workers.core.text import printable
 
-    over: Mapping[str, str] = {}
-    if (last := last_run(directory)) is not None and any(last[kind] for kind in WAITS):
-        _, *rows, over = waiting(directory)
-        last |= zip(WAITS, rows, strict=True)
+    found = waiting(directory)
+    if (last := last_run(directory)) is not None:
+        last |= {name: getattr(found, name) for name in ("questions", "approvals", "quarantined")}
     night = night_of(directory, last) if last is not None else None
     if last is not None and night is not None:
         last["night"] |= night
@@ -464,7 +458,7 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
             f"the night of {last['night']['runs']} runs: closed {night['closed']}, failed attempts"
             f" {night['failed']}{cost} ('beads-workers report' tells it all)"
         )
-    for issue_id, why in over.items():
+    for issue_id, why in found.over.items():
         print(printable(f"{issue_id}: {why}"))
     _show_what_is_left(last)
 

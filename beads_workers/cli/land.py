@@ -434,9 +434,8 @@ def _settle(
                 f"not written: {printable(f'{each.settlement.issue_id}: {why}')}", file=sys.stderr
             )
     done = [each.settlement.issue_id for each in settled if each.result in fine]
-    taken_back = action == "REOPEN"
-    to_land = Result.NOT_OURS if taken_back else Result.FOUND_CLOSED
-    forget(RunDirectory(directory), done, to_land, taken_back=taken_back)
+    to_land = Result.FOUND_CLOSED if action == "CLOSE" else Result.APPLIED
+    forget(RunDirectory(directory), done, to_land)
     return list(done)
 
 
@@ -452,10 +451,9 @@ def _refused(directory: Path, named: Sequence[Any] = ()) -> dict[str, str]:
     entries = RunDirectory(directory).left_over()[1].retry_entries
     parked = {str(key): each for key, each in entries.items() if each.landing}
     # With --no-land, a run itself has closed what succeeded.
-    known = [left for left in named if left.outcome not in (SUCCESS, "")]
-    known += [left for left in named if left.add.issue_id in parked]
+    doubtful = (e for e in named if e.outcome not in (SUCCESS, "") or e.add.issue_id in parked)
     if named:
-        branches = {left.add.issue_id: left.add.branch for left in known}
+        branches = {left.add.issue_id: left.add.branch for left in doubtful}
         return over_here(directory, branches, or_open=True)
     refused = {
         key: each.error if each.quarantined else "it awaits your approval"

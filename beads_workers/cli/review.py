@@ -24,7 +24,7 @@ from beads_workers.core.text import json_line, printable
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
-    from beads_workers.core.journal import Approved, LandingEnded
+    from beads_workers.core.journal import Record
     from beads_workers.worktrees.records import WorktreeRecord
 
 SHOWN = "shown.json"
@@ -201,33 +201,29 @@ def reject(
     directory = find_state_directory(state_dir)
     found = waiting(directory)
     found.refuse_over([issue])
-    awaits = any(row["issue_id"] == issue for row in found.approvals)
-    if found.client is None and not awaits:
+    if not found.client and all(row["issue_id"] != issue for row in found.approvals):
         hint = "'beads-workers status' shows what does"
         raise CommandError(f"{printable(issue, 60)} awaits no approval", hint, EXIT_UNKNOWN)
     typed = " ".join(text) if text else None
     remarks = text_given(typed, f"beads-workers reject {issue}")
-    if found.client is not None:
-        asked = {"issue_ids": [issue], "text": remarks}
-        report(found.client.ask("bw.reject", asked), as_json=as_json)
+    if (client := found.client) is not None:
+        report(client.ask("bw.reject", {"issue_ids": [issue], "text": remarks}), as_json=as_json)
         return
     from beads_workers.core.issues import REJECTED
     from beads_workers.core.journal import LandingEnded
     from beads_workers.core.limits import LESSON_CHARS_MAX
 
     back = LandingEnded(issue, "requeue", REJECTED, remarks[:LESSON_CHARS_MAX])
-    _decide(directory, [back], opens=True)
+    _decide(directory, [back], opens=[issue])
     report({"text": f"rejected: {issue}; the next start sends it back"}, as_json=as_json)
 
 
-def _decide(
-    directory: Path, records: Sequence[Approved | LandingEnded], *, opens: bool = False
-) -> None:
-    """Keep decisions for the next start. ``opens``: their issues are opened in the tracker first:
+def _decide(directory: Path, records: Sequence[Record], opens: Sequence[str] = ()) -> None:
+    """Keep decisions for the next start. ``opens``: issues that are opened in the tracker first:
     what is blocked, and not remembered as waiting, would stay so."""
     from beads_workers.cli.source_listing import editable
     from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Action, Settlement
+    from beads_workers.core.source import reopening
     from beads_workers.runtime.retention import decided
     from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory
 
@@ -239,8 +235,7 @@ def _decide(
     try:
         if opens:
             with editable() as tracker:
-                back = [IssueId(each.issue_id) for each in records]
-                tracker.settle([Settlement(Action.REOPEN, i, read_first=True) for i in back])
+                tracker.settle([reopening(IssueId(each), is_answered=False) for each in opens])
         for each in records:
             decided(runs, each)
     finally:

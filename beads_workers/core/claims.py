@@ -201,8 +201,7 @@ class ClaimScheduler:
         remarks = self._parts.questions.to_write()
         if self._listing_due():
             self._parts.questions.listen_now()  # A run may end, and say what waits.
-        settles = self._parts.state is RunState.SETTLING
-        listen = () if settles else self._parts.questions.due()
+        listen = () if self._parts.state is RunState.SETTLING else self._parts.questions.due()
         if take is None and not (renew or settlements or listen or remarks):
             return
         skip: frozenset[IssueId] = frozenset()

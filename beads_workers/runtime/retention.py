@@ -137,18 +137,14 @@ def _size(folder: Path) -> int:
 
 
 def forget(
-    directory: RunDirectory,
-    issue_ids: Sequence[IssueId],
-    to_land: Result = Result.NOT_OURS,
-    *,
-    taken_back: bool = False,
+    directory: RunDirectory, issue_ids: Sequence[IssueId], to_land: Result = Result.NOT_OURS
 ) -> None:
     """Give these issues a clean history for the next start: no attempts, no cooling down, nothing
     to land.
 
-    ``to_land``: what became of issues whose branches wait to land: closed, or a person's again.
-    ``taken_back``: what runs closed is open again, and does not count as done. Do nothing if a
-    fleet has just been started: it has read the journals already.
+    ``to_land``: what became of issues whose branches wait to land: closed, or a person's again; or
+    ``APPLIED`` if what runs have closed is opened again, and does not count as done. Do nothing if
+    a fleet has just been started: it has read the journals already.
     """
     try:
         lock = directory.lock() if directory.root.is_dir() else None
@@ -165,8 +161,8 @@ def forget(
             else RetryAsked(each)
             for each in asked
         ]
-        reopened = Action.REOPEN.value, Result.APPLIED.value
-        records += [SettledRecord(each, *reopened) for each in issue_ids if taken_back]
+        if to_land is Result.APPLIED:
+            records += [SettledRecord(i, Action.REOPEN.value, to_land.value) for i in issue_ids]
         # In every run that remembers it: which run the next start reads depends on what is whole.
         for run_id in directory.run_ids() if records else ():
             journal = directory.run(run_id) / "journal.jsonl"

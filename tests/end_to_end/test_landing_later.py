@@ -189,6 +189,13 @@ def test_a_run_is_taken_back_whole_and_nothing_of_other_runs(
     told(embedded, "undo", first.run_id, "--verify", "ls")
     assert test_landing.files(top) == {f"{three}.txt"}
     assert statuses(embedded) == {one: "open", two: "open", three: "closed"}
+    report = json.loads(told(embedded, "report", "--json"))
+    assert {row["issue_id"]: row["fate"] for row in report["issues"]} == {
+        one: "requeued",
+        two: "requeued",
+        three: "closed",
+    }
+    assert report["landing"]["landed"] == 1
     told(embedded, "undo", second.run_id, "--verify", "ls")
     assert test_landing.files(top) == set()
     again = test_landing.fleet_of(start, embedded, "--verify", "ls")
