@@ -103,6 +103,7 @@ class ClaimScheduler:
         """Note that work has come to the source by itself, or may have."""
         if self._parts.push:
             self._round_trips.wake()  # The news comes from the source, so the source answers.
+        self._parts.questions.listen_now()
         self.reschedule()
         if not self._parts.settings.claims_ahead:
             # No worker may be free for hours: people see what waits all the same.

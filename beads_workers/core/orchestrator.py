@@ -196,7 +196,6 @@ class Orchestrator:
                 self._recovered(event)
             case ev.Arrived():
                 self._scheduler.arrived()
-                self._parts.questions.listen_now()
             case ev.Withdrawn(issue_ids, why):
                 for issue_id in issue_ids:
                     self._claim_lost(issue_id, why, "info")
