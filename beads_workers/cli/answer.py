@@ -69,6 +69,7 @@ def _answer(
         word for number, word in enumerate(words) if all(w in rows for w in words[: number + 1])
     ]
     if not named:
+        found.refuse_over(words[:1])
         open_ = ", ".join(rows) or "no question is open"
         why = f"{printable(words[0], 60)} asks nothing"
         raise CommandError(why, f"open questions: {open_}" if rows else open_, EXIT_UNKNOWN)

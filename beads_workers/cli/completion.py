@@ -138,13 +138,13 @@ def _errors(ctx: typer.Context) -> dict[str, str]:
 def _asked(ctx: typer.Context) -> Iterator[str]:
     from beads_workers.cli.waiting import waiting
 
-    return (row["issue_id"] for row in waiting(_directory(ctx).root).questions)
+    return (row["issue_id"] for row in waiting(_directory(ctx).root, look=False).questions)
 
 
 def _to_approve(ctx: typer.Context) -> Iterator[str]:
     from beads_workers.cli.waiting import waiting
 
-    return (row["issue_id"] for row in waiting(_directory(ctx).root).approvals)
+    return (row["issue_id"] for row in waiting(_directory(ctx).root, look=False).approvals)
 
 
 def _under_way(ctx: typer.Context) -> Iterator[str]:

@@ -433,8 +433,12 @@ def _also(directory: Path, *, envelopes: bool) -> dict[str, Any]:
 
 def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envelopes: bool) -> None:
     from beads_workers.cli.last_run import last_run, night_of
+    from beads_workers.cli.waiting import waiting
+    from beads_workers.core.text import printable
 
-    last = last_run(directory)
+    found = waiting(directory)
+    if (last := last_run(directory)) is not None:
+        last |= {name: getattr(found, name) for name in ("questions", "approvals", "quarantined")}
     night = night_of(directory, last) if last is not None else None
     if last is not None and night is not None:
         last["night"] |= night
@@ -454,6 +458,8 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
             f"the night of {last['night']['runs']} runs: closed {night['closed']}, failed attempts"
             f" {night['failed']}{cost} ('beads-workers report' tells it all)"
         )
+    for issue_id, why in found.over.items():
+        print(printable(f"{issue_id}: {why}"))
     _show_what_is_left(last)
 
 

@@ -19,6 +19,7 @@ from beads_workers.cli.arguments import Json, StateDir, Trust
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import may_be_undone, with_branches
 from beads_workers.cli.errors import CommandError
+from beads_workers.cli.waiting import over_here
 from beads_workers.core import landing as messages
 from beads_workers.core.landing import LanderSettings
 from beads_workers.core.receipts import INDEPENDENT
@@ -60,7 +61,7 @@ def land(
     Those whose last attempt succeeded; a branch that is named lands however its attempt ended.
     """
     from beads_workers.cli.preparation import check_gate
-    from beads_workers.landing.left import UNDONE, states
+    from beads_workers.landing.left import states
 
     directory = find_state_directory(state_dir)
     settings, tracker = _settings(
@@ -69,6 +70,9 @@ def land(
     quarantined = {} if issues else _refused(directory)
     _commit_left(directory, settings, issues or [], dry_run=dry_run)
     wanted = list(_without(quarantined, _wanted(directory, settings, issues or [])))
+    for issue_id, over in (_refused(directory, wanted) if issues else {}).items():
+        hint = f"'beads-workers reopen {issue_id}', then 'land {issue_id}', lands it all the same"
+        raise CommandError(f"{issue_id} does not land: {printable(over)}", printable(hint))
     if dry_run:
         _show(
             [s for s in states(_repository(settings), wanted) if not s.landed],
@@ -89,9 +93,8 @@ def land(
     refused = [each for each in news if isinstance(each, messages.Refused)]
     refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]
     notes = {each.issue_id: _close_note(each, settings) for each in landed}
-    # Issues of undone branches are open again, with no assignee.
-    again = {left.add.issue_id for left in wanted if left.outcome == UNDONE} & notes.keys()
-    closed = _settle(directory, tracker, "CLOSE", notes, again)
+    # A branch that is named may be of an issue that was opened again: it has no assignee.
+    closed = _settle(directory, tracker, "CLOSE", notes, notes.keys() if issues else frozenset())
     if as_json:
         rows = {
             "landed": [asdict(each) for each in landed],
@@ -400,8 +403,8 @@ def _settle(
 ) -> list[str]:
     """Write the action to the tracker; return the issues that now have this state.
 
-    The next start neither lands these issues nor takes them for done. ``reopened``: issues that are
-    open because they were undone.
+    The next start neither lands these issues nor takes them for done. ``reopened``: issues that may
+    be open, because they were undone or a person opened them.
     """
     from beads_workers.cli.asked_tracker import open_tracker
     from beads_workers.core.model import IssueId
@@ -431,26 +434,33 @@ def _settle(
                 f"not written: {printable(f'{each.settlement.issue_id}: {why}')}", file=sys.stderr
             )
     done = [each.settlement.issue_id for each in settled if each.result in fine]
-    forget(
-        RunDirectory(directory), done, Result.FOUND_CLOSED if action == "CLOSE" else Result.NOT_OURS
-    )
+    to_land = Result.FOUND_CLOSED if action == "CLOSE" else Result.APPLIED
+    forget(RunDirectory(directory), done, to_land)
     return list(done)
 
 
 # --- shown ---------------------------------------------------------------------------------------
 
 
-def _refused(directory: Path) -> dict[str, str]:
-    """Return why branches are left out: quarantined since, or not approved yet."""
+def _refused(directory: Path, named: Sequence[Any] = ()) -> dict[str, str]:
+    """Return why branches are left out: quarantined since, or not approved yet, or a person has
+    closed the issue, put it off, or taken it. Of those ``named`` only the last counts."""
+    from beads_workers.landing.left import SUCCESS
     from beads_workers.runtime.run_directory import RunDirectory
 
-    _, last = RunDirectory(directory).left_over()
-    entries = last.retry_entries.items()
-    return {
-        str(key): each.error if each.quarantined else "it awaits your approval"
-        for key, each in entries
-        if each.landing and (each.quarantined or each.landing.awaits)
+    entries = RunDirectory(directory).left_over()[1].retry_entries
+    parked = {str(key): each for key, each in entries.items() if each.landing}
+    # With --no-land, a run itself has closed what succeeded.
+    doubtful = (e for e in named if e.outcome not in (SUCCESS, "") or e.add.issue_id in parked)
+    if named:
+        branches = {left.add.issue_id: left.add.branch for left in doubtful}
+        return over_here(directory, branches, or_open=True)
+    refused = {
+        key: each.error if each.quarantined else "it awaits your approval"
+        for key, each in parked.items()
+        if each.quarantined or (each.landing and each.landing.awaits)
     }
+    return refused | over_here(directory, dict.fromkeys(parked, ""))
 
 
 def _without(quarantined: Mapping[str, str], found: Iterable[Any]) -> Iterator[Any]:

@@ -57,6 +57,8 @@ def report(
     It lists what was closed, what failed and why, and what to do next.
     """
     from beads_workers.cli.histories import read_history, read_night
+    from beads_workers.cli.waiting import waiting
+    from beads_workers.core.history import as_of_now
     from beads_workers.runtime.run_directory import RunDirectory
 
     if html is not None and as_json:
@@ -71,6 +73,7 @@ def report(
         history = read_history(directory, found)
     else:
         history = read_night(directory, found, since)
+    history = as_of_now(history, waiting(directory.root).over)
     if done and history.state == "running":
         raise CommandError("the night is not over: its fleet runs", "beads-workers stop")
     if as_json:

@@ -13,6 +13,7 @@ from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import causes, quarantined
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
+from beads_workers.cli.waiting import waiting
 from beads_workers.core.causes import NO_SUCH_CAUSE, is_of
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
@@ -70,15 +71,8 @@ def retry(
 
 
 def _quarantined(directory: Path, cause: str) -> list[str]:
-    """Return the issues that are quarantined according to earlier runs, for this cause if any."""
-    from beads_workers.runtime.run_directory import RunDirectory
-
-    remembered = RunDirectory(directory).left_over()[1].retry_entries
-    found = {
-        issue_id: entry.error
-        for issue_id, entry in remembered.items()
-        if entry.quarantined and not entry.question
-    }
+    """Return the issues that earlier runs quarantined, for this cause if any."""
+    found = {row["issue_id"]: row["error"] for row in waiting(directory).quarantined}
     alike = [each for each, error in found.items() if not cause or is_of(cause, error, each)]
     if found and not alike:
         raise CommandError(NO_SUCH_CAUSE, "'beads-workers status' names the causes", EXIT_UNKNOWN)

@@ -6,24 +6,25 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from beads_workers.cli.arguments import Json, StateDir
-from beads_workers.cli.client import ControlClient, connect, find_state_directory
+from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import to_approve, with_branches
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given
-from beads_workers.cli.waiting import Waiting, waiting
+from beads_workers.cli.waiting import waiting
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import json_line, printable
-from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
+    from beads_workers.core.journal import Record
     from beads_workers.worktrees.records import WorktreeRecord
 
 SHOWN = "shown.json"
@@ -157,7 +158,6 @@ def approve(
         raise CommandError("which issues?", "'approve ISSUE', or 'approve --all'", EXIT_USAGE)
     directory = find_state_directory(state_dir)
     found, shown = waiting(directory), _shown(directory)
-    client = _fleet(found, issues[0].partition("@")[0] if issues else "ISSUE")
     if everything:
         commits = {
             row["issue_id"]: row["commit"]
@@ -170,10 +170,22 @@ def approve(
     else:
         named = (each.partition("@") for each in issues or ())
         commits = {key: said or shown.get(key, "") for key, _, said in named}
+        found.refuse_over(commits)
         if unseen := [key for key, commit in commits.items() if not commit]:
             hint = f"look at it first: beads-workers diff {unseen[0]}"
             raise CommandError(f"{', '.join(map(printable, unseen))}: not looked at", hint)
-    report(client.ask("bw.approve", {"commits": commits}), as_json=as_json)
+    if found.client is not None:
+        report(found.client.ask("bw.approve", {"commits": commits}), as_json=as_json)
+        return
+    from beads_workers.core.journal import Approved
+
+    rows = {row["issue_id"]: row["commit"] for row in found.approvals}
+    if other := [key for key, seen in commits.items() if not rows.get(key, "").startswith(seen)]:
+        hint = f"'beads-workers diff {other[0]}' shows it"
+        what = f"{', '.join(other)}: no branch awaits approval at that commit"
+        raise CommandError(printable(what), printable(hint), EXIT_UNKNOWN)
+    _decide(directory, [Approved(key, rows[key]) for key in commits])
+    report({"text": f"approved: {' '.join(commits)}; the next start lands it"}, as_json=as_json)
 
 
 def reject(
@@ -187,18 +199,47 @@ def reject(
 ) -> None:
     """Send a finished branch back to its agent, with what is wrong."""
     directory = find_state_directory(state_dir)
-    client = _fleet(waiting(directory), issue)
+    found = waiting(directory)
+    found.refuse_over([issue])
+    if not found.client and all(row["issue_id"] != issue for row in found.approvals):
+        hint = "'beads-workers status' shows what does"
+        raise CommandError(f"{printable(issue, 60)} awaits no approval", hint, EXIT_UNKNOWN)
     typed = " ".join(text) if text else None
     remarks = text_given(typed, f"beads-workers reject {issue}")
-    report(client.ask("bw.reject", {"issue_ids": [issue], "text": remarks}), as_json=as_json)
+    if (client := found.client) is not None:
+        report(client.ask("bw.reject", {"issue_ids": [issue], "text": remarks}), as_json=as_json)
+        return
+    from beads_workers.core.issues import REJECTED
+    from beads_workers.core.journal import LandingEnded
+    from beads_workers.core.limits import LESSON_CHARS_MAX
+
+    back = LandingEnded(issue, "requeue", REJECTED, remarks[:LESSON_CHARS_MAX])
+    _decide(directory, [back], opens=[issue])
+    report({"text": f"rejected: {issue}; the next start sends it back"}, as_json=as_json)
 
 
-def _fleet(found: Waiting, issue: str) -> ControlClient:
-    """Return the running fleet; raise ``CommandError`` without one."""
-    if found.client is None:
-        hint = f"'beads-workers land {issue}' lands it now; or start the fleet again"
-        raise CommandError("no fleet is running here", hint, EXIT_NOT_RUNNING)
-    return found.client
+def _decide(directory: Path, records: Sequence[Record], opens: Sequence[str] = ()) -> None:
+    """Keep decisions for the next start. ``opens``: issues that are opened in the tracker first:
+    what is blocked, and not remembered as waiting, would stay so."""
+    from beads_workers.cli.source_listing import editable
+    from beads_workers.core.model import IssueId
+    from beads_workers.core.source import reopening
+    from beads_workers.runtime.retention import decided
+    from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory
+
+    runs = RunDirectory(directory)
+    try:
+        lock = runs.lock()
+    except AlreadyRunning as error:
+        raise CommandError(str(error), "type it again: the fleet takes it", EXIT_RUNNING) from None
+    try:
+        if opens:
+            with editable() as tracker:
+                tracker.settle([reopening(IssueId(each), is_answered=False) for each in opens])
+        for each in records:
+            decided(runs, each)
+    finally:
+        os.close(lock)
 
 
 # --- session -------------------------------------------------------------------------------------

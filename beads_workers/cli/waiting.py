@@ -1,45 +1,98 @@
-"""What waits for a person, whether a fleet runs or not: open questions, branches to approve."""
+"""What waits for a person, whether a fleet runs or not: as the tracker has it, too."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from beads_workers.cli.client import ControlClient, connect
 from beads_workers.cli.errors import CommandError
-from beads_workers.exits import EXIT_NOT_RUNNING
+from beads_workers.core.text import printable
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN
 
 
 class Waiting(NamedTuple):
-    """``client``: of the running fleet; None without one. The rows are those of ``status``."""
+    """``client``: of the running fleet; None without one. The rows are those of ``status``.
+
+    ``over``: issues that the fleet, or a journal, still counts here, and why they do not wait.
+    """
 
     client: ControlClient | None
     questions: list[dict[str, Any]]
     approvals: list[dict[str, Any]]
+    quarantined: list[dict[str, Any]]
+    over: Mapping[str, str] = {}
+
+    def refuse_over(self, issue_ids: Iterable[str]) -> None:
+        """Raise ``CommandError`` if one of these issues waits no longer."""
+        for each in issue_ids:
+            if (why := self.over.get(each)) is not None:
+                raise CommandError(f"{each} waits for nothing: {printable(why)}", "", EXIT_UNKNOWN)
 
 
-def waiting(directory: Path) -> Waiting:
-    """Return what waits for a person here, the longest waiting first."""
+def waiting(directory: Path, *, look: bool = True) -> Waiting:
+    """Return what waits for a person here, the longest waiting first.
+
+    ``look``: what the tracker shows as waiting no longer is left out.
+    """
     try:
         client = connect(directory)
     except CommandError as error:
         if error.exit_code != EXIT_NOT_RUNNING:
             raise
-        return _remembered(directory)
-    shown = client.ask("bw.status")
-    return Waiting(client, shown["questions"], shown["approvals"])
+        found = _remembered(directory)
+    else:
+        shown = client.ask("bw.status")
+        found = Waiting(client, shown["questions"], shown["approvals"], shown["quarantined"])
+    kinds = (found.questions, found.approvals, found.quarantined)
+    branches = {row["issue_id"]: row.get("branch", "") for rows in kinds for row in rows}
+    over = over_here(directory, branches) if look else {}
+    left = [[row for row in rows if row["issue_id"] not in over] for rows in kinds]
+    return Waiting(found.client, left[0], left[1], left[2], over)
+
+
+def over_here(
+    directory: Path, branches: Mapping[str, str], *, or_open: bool = False
+) -> dict[str, str]:
+    """Return which of these issues wait for nobody any more, and why; ``branches``: that of each.
+
+    ``or_open``: as for ``why_over``. If the tracker cannot be asked, nothing is known.
+    """
+    from beads_workers.cli.asked_tracker import open_tracker, settings_here
+    from beads_workers.core.model import IssueId
+    from beads_workers.core.source import why_over
+    from beads_workers.registry import kind_of
+
+    over: dict[str, str] = {}
+    try:
+        settings = settings_here(directory) if branches else None
+        if settings is None or not kind_of(settings.source).capabilities.looks:
+            return over
+        with open_tracker(settings, "waiting") as tracker:
+            seen = tracker.look([IssueId(each) for each in branches])
+    except CommandError:
+        return over
+    for issue_id, branch in branches.items():
+        found = seen.get(IssueId(issue_id))
+        status, assignee = (found.status, found.assignee) if found is not None else ("", "")
+        if why := why_over(status, assignee, or_open=or_open):
+            over[issue_id] = f"{why}; its branch stays: {branch}" if branch else why
+    return over
 
 
 def _remembered(directory: Path) -> Waiting:
     """Return what the journals of ended runs say."""
     from beads_workers.core.issues import Issues, Standing
     from beads_workers.core.journal import Entry
-    from beads_workers.core.status import approval_row, question_row
+    from beads_workers.core.status import approval_row, quarantined_row, question_row
     from beads_workers.runtime.run_directory import RunDirectory
 
     issues = Issues()
     for entry in RunDirectory(directory).left_over()[1].retry_entries.values():
         issues.apply(Entry(entry, 0.0, 0.0))
     asked = sorted(issues.standing(Standing.ASKED), key=lambda each: question_row(each)["asked_at"])
-    done = issues.standing(Standing.AWAITS_APPROVAL)
-    return Waiting(None, [question_row(each) for each in asked], [approval_row(e) for e in done])
+    questions = [question_row(each) for each in asked]
+    approvals = [approval_row(each) for each in issues.standing(Standing.AWAITS_APPROVAL)]
+    out = [quarantined_row(each) for each in issues.standing(Standing.QUARANTINED)]
+    return Waiting(None, questions, approvals, out)

@@ -103,6 +103,7 @@ class ClaimScheduler:
         """Note that work has come to the source by itself, or may have."""
         if self._parts.push:
             self._round_trips.wake()  # The news comes from the source, so the source answers.
+        self._parts.questions.listen_now()
         self.reschedule()
         if not self._parts.settings.claims_ahead:
             # No worker may be free for hours: people see what waits all the same.
@@ -199,7 +200,9 @@ class ClaimScheduler:
             take = 0
         renew = self._parts.leases.to_renew({s.issue_id for s in settlements})
         remarks = self._parts.questions.to_write()
-        listen = self._parts.questions.due()
+        if self._listing_due():
+            self._parts.questions.listen_now()  # A run may end, and say what waits.
+        listen = () if self._parts.state is RunState.SETTLING else self._parts.questions.due()
         if take is None and not (renew or settlements or listen or remarks):
             return
         skip: frozenset[IssueId] = frozenset()

@@ -258,6 +258,13 @@ class History:
         return tuple(i for i in self.issues if i.fate in fates and not i.earlier)
 
 
+def as_of_now(history: History, over: Mapping[str, str]) -> History:
+    """Return the history with the issues that wait no longer, for the reasons in ``over``."""
+    gone = [i for i in history.issues if i.issue_id in over]
+    now = {i.issue_id: replace(i, fate=Fate.NOT_OURS, error=over[i.issue_id]) for i in gone}
+    return replace(history, issues=tuple(now.get(i.issue_id, i) for i in history.issues))
+
+
 # --- history fold --------------------------------------------------------------------------------
 # Makes a ``History`` from a journal's entries, of a run in any state: the board keeps all of it.
 #
@@ -404,6 +411,8 @@ class _WholeRun(Board):
                 # A reopening that finds it closed: somebody else's work, or an earlier run's.
                 issue.earlier = issue.earlier or record.action == "reopen"
                 issue.closed = now
+            case rec.SettledRecord(_, Action.REOPEN.value) if issue.closed is not None:
+                self._taken_back(issue)
             case rec.SettledRecord(_, Action.CONFIRM.value, error=error) if issue.landing:
                 issue.error, issue.landing = error, replace(issue.landing, error=error)
             case rec.Checkpointed():
@@ -424,6 +433,17 @@ class _WholeRun(Board):
             before = issue.landing or LandingHistory()
             issue.landing = replace(before, branch=add.branch, ahead=ahead)
         issue.fate = _fate(change.issue)
+
+    def _taken_back(self, issue: IssueHistory) -> None:
+        """Count an issue neither as closed nor as landed any more: ``undo`` has opened it."""
+        before, issue.closed = issue.landing, None
+        if before is not None and before.commit:
+            board = self.landings
+            board.landed -= 1
+            board.nothing_new -= before.nothing_new
+            board.independent -= before.independent
+            board.unverified -= not (before.verified or before.nothing_new)
+            issue.landing = replace(before, commit="", landed=None)
 
     def _gate(self, record: rec.GateRan) -> None:
         if record.kept or record.state == BEGAN:

@@ -330,8 +330,7 @@ def kept_text(why: str, add: Add | None) -> str:
     """Return that somebody else has the issue, and what became of its work, as one line."""
     if add is None:
         return why
-    branch = add.branch or add.commit[:12]
-    return f"{why}; its branch is kept: {branch}; 'beads-workers land {add.issue_id}' lands it"
+    return f"{why}; its branch stays: {add.branch or add.commit[:12]}"
 
 
 AWAITS = "awaits approval"

@@ -114,6 +114,7 @@ class Landings:
         issue_id = settled.settlement.issue_id
         if settled.result is Result.NOT_OURS:
             self._effects.note("warning", f"{issue_id}: {settled.error}")
+            self.withdraw(issue_id)  # The lander may gate it, or try it once more.
         issue = self._issues.known.get(issue_id)
         applied = settled.result is Result.APPLIED and self._alive
         if applied and issue is not None and issue.state in _WAITS and issue.landing:

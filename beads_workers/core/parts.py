@@ -116,5 +116,5 @@ def make_parts(
         DegradedConditions(effects),
         Leases(effects, tasks, settings.work.term_grace_seconds),
         landings,
-        Questions(effects, retry_state),
+        Questions(effects, retry_state, round_trips),
     )

@@ -1,11 +1,14 @@
-"""Questions of agents: an issue that waits for an answer, and the comment that ends the wait.
+"""Issues that wait for a person: what ends the wait, above all the comment that answers a question.
 
 A question parks its issue (``policy.AskPerson``): in the tracker it is blocked, in nobody's name,
 with the question in its note and the label ``needs-answer``. A comment that is newer than the
 question answers it, whoever writes it and with whatever program; so does a person who opens the
 issue again. The next attempt goes on in the same worktree and session, and reads the answer from
 the comments.
-Source: docs/SEMANTICS.md, "Questions".
+
+Whatever an issue waits for, it waits no longer once a person has closed or deleted it, taken it, or
+given it another status: it is then theirs, and its branch stays as it is.
+Source: docs/SEMANTICS.md, "Questions", "What ends a wait".
 """
 
 from __future__ import annotations
@@ -18,46 +21,63 @@ from beads_workers.core.commands import Answer
 from beads_workers.core.effects import Effects
 from beads_workers.core.events import Ticket
 from beads_workers.core.issues import Issue, Standing
-from beads_workers.core.journal import SettledRecord
 from beads_workers.core.model import IssueId
 from beads_workers.core.retry import RetryState
-from beads_workers.core.source import Action, Conversation, Remark, Result, answers
+from beads_workers.core.round_trips import RoundTrips
+from beads_workers.core.source import Action, Conversation, Remark, Settlement, answers, why_over
 from beads_workers.core.states import IssueState
 
 LISTEN = "listen for answers"
 """Timer key: the comments of issues that wait for an answer are read again."""
 
-CLOSED = "closed"
-"""Status of a closed issue, in every tracker that has comments."""
+_AT_REST = {
+    Standing.ASKED: IssueState.QUARANTINED,
+    Standing.AWAITS_APPROVAL: IssueState.SHELVED,
+    Standing.UNCLOSED: IssueState.SHELVED,
+    Standing.QUARANTINED: IssueState.QUARANTINED,
+    Standing.ON_HOLD: IssueState.ENQUEUED,
+}
+"""The standings of issues that wait for a person, with the state in which the tracker knows it."""
 
 
 class Questions:
-    """Says whose comments are to be read, and takes in what was read."""
+    """Says which issues are to be looked at, and takes in what was read."""
 
-    def __init__(self, effects: Effects, retry_state: RetryState) -> None:
+    def __init__(self, effects: Effects, retry_state: RetryState, round_trips: RoundTrips) -> None:
         self._effects = effects
+        self._round_trips = round_trips
         self._issues = effects.issues
         self._retry_state = retry_state
         self._listen_at = 0.0
+        self._looked = 0
         self._remarks: dict[Remark, tuple[Ticket, ...]] = {}
         """Answers that are not in the tracker yet, with the requests that wait for each."""
 
     def waiting(self) -> list[Issue]:
         """Return the issues that wait for an answer, the one that has waited longest first."""
-        found = self._issues.standing(Standing.ASKED)
-        return [issue for issue in found if issue.state is IssueState.QUARANTINED]
+        return list(filter(_is_at_rest, self._issues.standing(Standing.ASKED)))
+
+    def listen_now(self) -> None:
+        """Have the next round trip read them: somebody may have written, or the run may end."""
+        self._listen_at = 0.0
 
     def due(self) -> tuple[IssueId, ...]:
-        """Return the issues whose comments are to be read by a round trip that begins now."""
-        if not (waiting := self.waiting()):
-            return ()
+        """Return the issues to be looked at by a round trip that begins now: all that
+        wait for a person, so many at a time."""
+        found = [issue for standing in _AT_REST for issue in self._issues.standing(standing)]
         now = self._effects.now
+        if not (waiting := list(filter(_is_at_rest, found))):
+            self._listen_at = now + limits.LISTEN_SECONDS
+            return ()
         if now < self._listen_at:
             self._effects.timers.set_earlier(LISTEN, self._listen_at)
             return ()
         self._listen_at = now + limits.LISTEN_SECONDS
         self._effects.timers.set(LISTEN, self._listen_at)
-        return tuple(IssueId(issue.issue_id) for issue in waiting[: limits.LISTEN_ISSUES_MAX])
+        # Those first that were not among the last ones.
+        turn, most = self._looked % len(waiting), limits.LISTEN_ISSUES_MAX
+        self._looked = turn + most if len(waiting) > most else 0
+        return tuple(IssueId(i.issue_id) for i in (waiting[turn:] + waiting[:turn])[:most])
 
     def write(self, ticket: Ticket, remark: Remark) -> None:
         """Have an answer written into the tracker; the request is answered once it is there."""
@@ -85,20 +105,26 @@ class Questions:
                 self._effects.ask(Answer(ticket, text, error))
 
     def read(self, conversations: Sequence[Conversation]) -> None:
-        """Take in the comments: an answered issue is opened again, and goes on."""
+        """Take in what was read: an answered issue is opened again, and goes on.
+        One that waits no longer is looked at once more, which forgets it, and takes its label off.
+        """
         for each in conversations:
             issue = self._issues.known.get(each.issue_id)
-            if issue is None or issue.standing is not Standing.ASKED:
+            if issue is None or not _is_at_rest(issue):
                 continue
-            if answers(each.comments, _asked_at(issue)):
+            asks, on_hold = (issue.standing is s for s in (Standing.ASKED, Standing.ON_HOLD))
+            if asks and each.status and answers(each.comments, _asked_at(issue)):
                 # 'bd human respond' closes what it answers, and may do so after this.
                 self._retry_state.answered(each.issue_id, commented=True)
-            elif each.status == CLOSED:
-                # Whoever closed it without a word has no use for an answer.
-                why = Result.NOT_OURS.value, "closed by somebody else"
-                self._effects.write(SettledRecord(each.issue_id, Action.ASK.value, *why))
-            elif each.status != "blocked":
+            elif asks and each.status == "open" and not each.assignee:
                 self._retry_state.answered(each.issue_id, commented=False)
+            elif why_over(each.status, each.assignee, or_open=on_hold):
+                look = Settlement(Action.CONFIRM, each.issue_id, read_first=True, shelved=True)
+                self._round_trips.enqueue(look)
+
+
+def _is_at_rest(issue: Issue) -> bool:
+    return issue.state is _AT_REST.get(issue.standing) and issue.pending is None
 
 
 def _asked_at(issue: Issue) -> float:

@@ -15,6 +15,7 @@ from math import floor
 from typing import Any, Protocol, runtime_checkable
 
 from beads_workers.core import model
+from beads_workers.core.ready import FINISHED
 
 
 class SourceError(Exception):
@@ -414,11 +415,30 @@ def answers(comments: Sequence[Reply], asked_at: float) -> list[Reply]:
 
 @model.value
 class Conversation:
-    """An issue that waits for a person: its status, and its comments, oldest first."""
+    """An issue that waits for a person: its status, "" if it does not exist any more, its comments,
+    oldest first, and its assignee."""
 
     issue_id: model.IssueId
     status: str
     comments: tuple[Reply, ...] = ()
+    assignee: str = ""
+
+
+def why_over(status: str, assignee: str, *, or_open: bool = False) -> str:
+    """Return why an issue waits for no person any more; "" if it does.
+
+    An issue that waits is blocked, or ``or_open``, and nobody has it. What a run of a fleet holds,
+    that run settles. ``status``: "" if the issue does not exist.
+    """
+    if status == "closed":
+        return CLOSED_BY_OTHERS
+    if not status or status in FINISHED:
+        return "deleted"
+    if assignee.startswith(model.FLEETS):
+        return ""
+    if status == "blocked" or (or_open and status == "open"):
+        return f"assigned to {assignee}" if assignee else ""
+    return f"its status is {status}"
 
 
 @runtime_checkable

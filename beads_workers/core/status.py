@@ -77,7 +77,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
         "workers_peak": board.workers_peak,
         "queue": _queue(board, elapsed, ready, running),
-        "quarantined": [_quarantined(issue) for issue in quarantined[-QUARANTINED_MAX:]],
+        "quarantined": [quarantined_row(issue) for issue in quarantined[-QUARANTINED_MAX:]],
         "questions": [question_row(issue) for issue in board.questions[:QUARANTINED_MAX]],
         "occupied": list(islice(_occupied(board), QUARANTINED_MAX)),
         "approvals": [approval_row(issue) for issue in board.awaiting[:QUARANTINED_MAX]],
@@ -155,7 +155,8 @@ def _occupied(board: snapshot.Board) -> Iterator[dict[str, str]]:
         yield {"issue_id": issue.issue_id, "title": issue.title[:TITLE_CHARS_MAX], "who": who}
 
 
-def _quarantined(issue: Issue) -> dict[str, Any]:
+def quarantined_row(issue: Issue) -> dict[str, Any]:
+    """Return the row of a quarantined issue."""
     return {
         "issue_id": issue.issue_id,
         "title": issue.title[:TITLE_CHARS_MAX],

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from beads_workers.core import limits
-from beads_workers.core.journal import CheckpointEnded, Entry, RetryAsked, SettledRecord
+from beads_workers.core.journal import CheckpointEnded, Entry, Record, RetryAsked, SettledRecord
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.source import Action, Result
 from beads_workers.runtime.journal_file import add_to, read_end
@@ -137,13 +137,14 @@ def _size(folder: Path) -> int:
 
 
 def forget(
-    directory: RunDirectory, issue_ids: Iterable[IssueId], to_land: Result = Result.NOT_OURS
+    directory: RunDirectory, issue_ids: Sequence[IssueId], to_land: Result = Result.NOT_OURS
 ) -> None:
     """Give these issues a clean history for the next start: no attempts, no cooling down, nothing
     to land.
 
-    ``to_land``: what became of issues whose branches wait to land: closed, or a person's again. Do
-    nothing if a fleet has just been started: it has read the journals already.
+    ``to_land``: what became of issues whose branches wait to land: closed, or a person's again; or
+    ``APPLIED`` if what runs have closed is opened again, and does not count as done. Do nothing if
+    a fleet has just been started: it has read the journals already.
     """
     try:
         lock = directory.lock() if directory.root.is_dir() else None
@@ -160,10 +161,22 @@ def forget(
             else RetryAsked(each)
             for each in asked
         ]
+        if to_land is Result.APPLIED:
+            records += [SettledRecord(i, Action.REOPEN.value, to_land.value) for i in issue_ids]
         # In every run that remembers it: which run the next start reads depends on what is whole.
-        for run_id in directory.run_ids() if asked else ():
+        for run_id in directory.run_ids() if records else ():
             journal = directory.run(run_id) / "journal.jsonl"
             # With the time of the run's last entry: a later request does not make the run longer.
             add_to(journal, [Entry(record, time.time(), 0.0) for record in records])
     finally:
         os.close(lock)
+
+
+def decided(directory: RunDirectory, record: Record) -> None:
+    """Add what a person has decided about an issue to the newest journal that knows the issue: what
+    older ones know, the next start does not read. The caller holds the lock of ``directory``."""
+    for run_id in reversed(directory.run_ids()):
+        left = directory.left_by(run_id)
+        if left is not None and getattr(record, "issue_id", "") in left.issues.known:
+            add_to(directory.run(run_id) / "journal.jsonl", [Entry(record, time.time(), 0.0)])
+            return

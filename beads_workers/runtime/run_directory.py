@@ -242,9 +242,11 @@ class RunDirectory:
     def left_over(self) -> tuple[list[RecoveryState], RecoveryState]:
         """Return ``recovery.left_over`` of the runs of this machine, with their journals synced
         first."""
-        return left_over(self.run_ids(), self.is_settled, self._recovery_state)
+        return left_over(self.run_ids(), self.is_settled, self.left_by)
 
-    def _recovery_state(self, run_id: str) -> RecoveryState | None:
+    def left_by(self, run_id: str) -> RecoveryState | None:
+        """Return what a run of this machine left, by its journal, which is synced first; None for
+        another machine's, and for one without a record."""
         journal = self.run(run_id) / "journal.jsonl"
         left = recovery_state(read_end(journal))
         if host_of(left.actor) not in ("", host_name()):

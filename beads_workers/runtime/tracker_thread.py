@@ -254,6 +254,8 @@ class TrackerThread:
         try:
             if round_trip.listen and isinstance(self._source, ConversingSource):
                 read = self._source.conversations(round_trip.listen)
+                there = {each.issue_id for each in read}
+                read += tuple(Conversation(i, "") for i in round_trip.listen if i not in there)
             if round_trip.renew:
                 renewed = self._source.renew(round_trip.renew)
             if round_trip.take is not None:

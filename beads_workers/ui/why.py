@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from beads_workers.core.facts import IssueFacts
 from beads_workers.core.model import IssueId, value
 from beads_workers.core.ready import FINISHED
-from beads_workers.core.source import Seen
+from beads_workers.core.source import Seen, why_over
 from beads_workers.core.text import printable
 from beads_workers.ui.reasons import (
     Cause,
@@ -50,10 +50,17 @@ OF_THE_FLEET = (
 """Causes of the fleet, not of the issue: the issue itself is ready."""
 
 
+_WAITS = ("asked", "awaits_approval", "quarantined", "on_hold")
+
+
 def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     """Return every reason that holds, the most decisive first; never empty."""
     facts = picture.known.get(issue_id, IssueFacts(issue_id))
     seen = picture.seen.get(issue_id)
+    waits = facts.standing in _WAITS or facts.in_flight == "shelved"
+    on_hold = facts.standing == "on_hold"
+    if seen is not None and waits and why_over(seen.status, seen.assignee, or_open=on_hold):
+        facts = IssueFacts(issue_id)  # A person has taken it, or opened it again.
     ours = in_our_hands(facts, picture)
     if seen is None and not picture.unseen:
         if picture.is_pushed:
@@ -67,9 +74,6 @@ def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
     if ours:
         return ours
     marks = remembered(issue_id, facts, picture)
-    if seen is not None and seen.status == "open":
-        # A person has opened the issue again, which gives it new attempts.
-        marks = [m for m in marks if m.cause not in (Cause.QUARANTINED, Cause.ASKED)]
     own = [m for m in marks if m.cause is not Cause.COOLING]
     found = [*own]
     if seen is not None:

@@ -30,6 +30,20 @@ def test_all_that_a_run_quarantined_is_opened_again(tmp_path: Path) -> None:
     assert (again.returncode, again.stdout) == (0, "nothing is quarantined\n")
 
 
+def test_what_a_person_closed_or_deleted_is_quarantined_no_more(tmp_path: Path) -> None:
+    project = EmbeddedProject(tmp_path)
+    project.create_many([{"command": ["false"]}] * 3)
+    call(project, "start", "-n", "2", "--until-empty", "--max-attempts", "1")
+    assert call(project, "close", "bw-1").returncode == 0
+    assert call(project, "delete", "bw-2", "--force").returncode == 0
+    told = call(project, "status").stdout
+    assert "bw-1: closed by somebody else\nbw-2: deleted\n" in told
+    (left,) = (line for line in told.splitlines() if line.startswith("quarantined "))
+    assert "bw-3" in left and "bw-1" not in left
+    done = call(project, "retry", "--all", "--json")
+    assert (done.returncode, json.loads(done.stdout)["reopened"]) == (0, ["bw-3"])
+
+
 def test_all_of_one_cause_are_opened_again_and_the_others_stay(tmp_path: Path) -> None:
     project = EmbeddedProject(tmp_path)
     fails = [["sh", "-c", f"echo cannot parse conf/{n}.toml; exit 1"] for n in (1, 2)]

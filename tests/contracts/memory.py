@@ -204,7 +204,7 @@ class MemorySource:
         found = [self.tracker.issues[i] for i in issue_ids if i in self.tracker.issues]
         read = [source.read_replies({"comments": issue.comments}) for issue in found]
         told = (
-            source.Conversation(IssueId(issue.id), issue.status, replies)
+            source.Conversation(IssueId(issue.id), issue.status, replies, issue.assignee)
             for issue, replies in zip(found, read, strict=True)
         )
         return self._faulty("conversations", lambda: tuple(told))

@@ -347,7 +347,9 @@ class Play:
                 landed = self._last(issue_id, rec.BranchLanded) is not None
                 return verdict == "finish" or landed
             case source.Action.CONFIRM:
-                return verdict == "land" or self._last(issue_id, Checkpointed) is not None
+                kinds = (rec.PutOnHold, rec.LandingEnded, Checkpointed)
+                waits = verdict in ("land", "asked", "quarantined")
+                return waits or any(self._last(issue_id, kind) for kind in kinds)
             case source.Action.SHELVE:
                 return self._last(issue_id, rec.LandingEnded) is not None
             case source.Action.QUARANTINE:

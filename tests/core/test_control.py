@@ -138,6 +138,7 @@ def test_a_cause_is_a_text(cause: object) -> None:
 def test_retry_of_all_takes_whatever_is_quarantined_and_nothing_else() -> None:
     quarantined = [Checkpointed(i, charged=3, quarantined=True) for i in ("a", "b")]
     play = playbook.Play(checkpointed=[*quarantined, Checkpointed("c", charged=1)])
+    play.quiet()  # They are looked at first.
     all_of_them = RetryAskedFor(T, (), quarantined=True)
     assert asked(play, all_of_them) == Answer(T, "will be retried: a, b")
     assert play.pending() == [(Action.REOPEN, "a"), (Action.REOPEN, "b")]
@@ -151,6 +152,7 @@ def test_retry_of_all_where_nothing_is_quarantined_is_no_error() -> None:
 
 def test_retry_of_what_earlier_runs_quarantined_works_too() -> None:
     play = playbook.Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
+    play.quiet()
     play.do(RetryAskedFor(T, (A,)))
     assert play.pending() == [(Action.REOPEN, "a")]
 
@@ -178,6 +180,7 @@ def test_retry_while_the_mark_is_being_set_still_ends_with_an_open_issue() -> No
 
 def test_retry_is_refused_once_the_run_has_had_its_last_word() -> None:
     play = playbook.Play(checkpointed=[Checkpointed("a", charged=3, quarantined=True)])
+    play.quiet()
     play.do(ev.StopAsked())
     assert play.ended is not None
     assert asked(play, RetryAskedFor(T, (A,))) == Answer(T, error="the fleet is ended")

@@ -117,6 +117,7 @@ def test_without_ids_all_that_is_in_flight_or_remembered_is_told() -> None:
             Checkpointed("y", claimed_by="actor"),
         ]
     )
+    play.quiet()
     play.working("a")
     assert {each.issue_id for each in facts(play).issues} == {"a", "x", "y"}
 

@@ -231,7 +231,10 @@ def test_a_close_with_a_comment_is_an_answer_and_one_without_ends_the_issue() ->
     settlement = play.settlement()
     assert (settlement.action, settlement.taken_back) == (Action.REOPEN, True)
     play = waiting()
-    (settled,) = playbook.records(listens(play, status="closed"), rec.SettledRecord)
+    listens(play, status="closed")
+    assert (play.settlement().action, play.settlement().mark) == (Action.CONFIRM, "")
+    refused = {"a": Result.NOT_OURS}
+    (settled,) = playbook.records(play.answer(results=refused), rec.SettledRecord)
     assert settled.result == Result.NOT_OURS.value
     assert "a" not in play.core.issues.known
 

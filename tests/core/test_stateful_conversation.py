@@ -24,7 +24,7 @@ from beads_workers.core import journal as rec
 from beads_workers.core import landing as ld
 from beads_workers.core.commands import Answer, Command, Send, Spawn, TellLander, Write
 from beads_workers.core.events import ConnId, Event
-from beads_workers.core.issues import REMARKS
+from beads_workers.core.issues import REMARKS, Standing
 from beads_workers.core.journal import Entry, Record, decode, encode
 from beads_workers.core.landing import LAND_ASK
 from beads_workers.core.model import IssueId, OutcomeKind
@@ -59,6 +59,8 @@ ATTEMPTS_MAX, QUESTIONS_MAX = 2, 1
 POLICY = Policy(ATTEMPTS_MAX, 5.0, questions_max=QUESTIONS_MAX)
 T = ev.Ticket(1)
 OPEN, BLOCKED, CLOSED = (Ownership(status, "") for status in ("open", "blocked", "closed"))
+TAKEN = (CLOSED, Ownership("deferred", ""), Ownership("in_progress", "bob"))
+"""An issue that waits for nobody in a fleet: a person has closed it, put it off, or taken it."""
 RecordT = TypeVar("RecordT", bound=Record)
 DRAIN_TURNS = 5
 KILLED = st.none() | st.integers(0, 6)
@@ -75,7 +77,8 @@ class Account:
     since. ``out``: quarantined; ``opened``: by a person, in the tracker. ``commit``: finished work
     that was not given back, the last of ``commits``; ``approved``: commits that a person wants to
     land; ``landed``: the one that did. ``remarks``: of a rejection, for the next attempt.
-    ``ended``: a person has closed it. ``opens``: the fleet opens it, whoever closes it meanwhile.
+    ``ended``: how a person left it that has ``TAKEN`` it. ``opens``: the fleet opens it, whoever
+    closes it meanwhile.
     """
 
     asks: bool
@@ -91,7 +94,7 @@ class Account:
     commits: list[str] = field(default_factory=list)
     approved: set[str] = field(default_factory=set)
     remarks: str = ""
-    ended: bool = False
+    ended: Ownership | None = None
     landed: str = ""
     opens: bool = False
 
@@ -148,8 +151,8 @@ class Account:
 
     def retried(self) -> None:
         """A person wants another attempt, at a question even if somebody has closed the issue."""
-        self.opens = self.opens or self.waits
-        self.ended = self.ended and not self.waits
+        if self.waits and self.ended in (None, CLOSED):
+            self.opens, self.ended = True, None
         self.forget()
 
     @property
@@ -255,13 +258,13 @@ class Conversation(RuleBasedStateMachine):
             self.tracker.put(issue_id, "closed", "")
 
     @precondition(lambda self: self._in(BLOCKED, OPEN))
-    @rule(data=st.data())
-    def a_person_closes(self, data: st.DataObject) -> None:
-        """An answer that nobody has read yet makes another thing of a close: see above."""
+    @rule(data=st.data(), taken=st.sampled_from(TAKEN))
+    def a_person_closes(self, data: st.DataObject, taken: Ownership) -> None:
+        """Or takes it. An answer that nobody has read yet makes that another thing: see above."""
         issue_id = data.draw(st.sampled_from(self._in(BLOCKED, OPEN)))
         if not (self.of[issue_id].answers or self.of[issue_id].opens):
-            self.tracker.put(issue_id, "closed", "")
-            self.of[issue_id].ended = True
+            self.tracker.put(issue_id, taken.status, taken.assignee)
+            self.of[issue_id].ended = taken
 
     @precondition(lambda self: self._in(BLOCKED))
     @rule(data=st.data())
@@ -407,7 +410,9 @@ class Conversation(RuleBasedStateMachine):
         self._drain()
         for issue_id, account in self.of.items():
             if account.ended:
-                assert self._holding(issue_id) == CLOSED, issue_id
+                assert self._holding(issue_id) == account.ended, issue_id
+                issue = self.play.core.issues.known.get(issue_id) if self.play else None
+                assert issue is None or issue.standing in (Standing.OPEN, Standing.COOLING)
             elif account.is_left:
                 assert self._holding(issue_id) == BLOCKED, issue_id
             else:

@@ -181,3 +181,54 @@ def test_a_session_that_runs_is_not_opened_and_one_that_a_person_has_open_is_not
     first, waited, second = fleet.journal("finished")
     assert (waited["outcome"], waited.get("charged", 0)) == ("cancelled", 0)
     assert first["receipt"]["session"] == second["receipt"]["session"]
+
+
+def test_what_a_person_closes_awaits_nothing_and_lands_by_no_command(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS)
+    issue_id = awaiting(fleet)["issue_id"]
+    fleet.call("diff", issue_id)
+    assert fleet.call("close", issue_id, "-r", "wontfix").returncode == 0
+    over = f"closed by somebody else; its branch stays: bw/{issue_id}/1"
+    approved = fleet.call("approve", issue_id)
+    assert approved.returncode == 4 and over in approved.stderr
+    fleet.end()
+    told = fleet.call("status").stdout
+    assert over in told and "awaits approval" not in told
+    report = json.loads(fleet.call("report", "--json").stdout)
+    assert [(row["fate"], row["error"]) for row in report["issues"]] == [("not_ours", over)]
+    assert f"left out: {issue_id}: closed" in fleet.call("land").stderr
+    refused = fleet.call("land", issue_id)
+    assert refused.returncode == 1 and f"{issue_id} does not land: {over}" in refused.stderr
+    later: Fleet = start(project, *OPTIONS, "--until-empty")
+    assert later.wait(90) == 0, later.said()
+    assert over in later.said() and project.statuses() == ["closed"]
+    assert "a.py" not in git(project.folder, "ls-tree", "--name-only", "bw-landing/main")
+
+
+def test_without_a_fleet_branches_are_rejected_and_approved_for_the_next_start(
+    start: Any, project: AgentProject
+) -> None:
+    fleet: Fleet = start(project, *OPTIONS, "--until-empty")
+    assert fleet.wait(90) == 7, fleet.said()
+    (row,) = json.loads(fleet.call("status", "--json").stdout)["last_run"]["approvals"]
+    issue_id = row["issue_id"]
+    refused = fleet.call("reject", "nothing", "no")
+    assert refused.returncode == 4 and "land" not in refused.stderr
+    fleet.call("diff", issue_id)
+    rejected = fleet.call("reject", issue_id, "use euros")
+    assert (rejected.returncode, rejected.stdout) == (
+        0,
+        f"rejected: {issue_id}; the next start sends it back\n",
+    )
+    assert "awaits approval" not in fleet.call("status").stdout
+    assert fleet.call("approve", issue_id).returncode == 4
+    second: Fleet = start(project, *OPTIONS, "--until-empty")
+    assert second.wait(90) == 7, second.said()
+    assert "+euros" in fleet.call("diff", issue_id).stdout
+    approved = fleet.call("approve", issue_id)
+    assert approved.stdout == f"approved: {issue_id}; the next start lands it\n"
+    last: Fleet = start(project, *OPTIONS, "--until-empty")
+    assert last.wait(90) == 0, last.said()
+    assert (project.statuses(), landed(project)) == (["closed"], "euros")

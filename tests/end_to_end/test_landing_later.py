@@ -138,13 +138,17 @@ def test_what_a_person_closed_meanwhile_lands_only_when_that_is_asked_for(
     fleet = test_landing.fleet_of(start, embedded, "--verify", "ls", run=run)
     fleet.wait(test_landing.PATIENCE)
     branch = f"bw/{issue}/1"
-    kept = f"closed by somebody else; its branch is kept: {branch};"
-    assert f"{kept} 'beads-workers land {issue}' lands it" in fleet.said()
+    kept = f"closed by somebody else; its branch stays: {branch}"
+    assert kept in fleet.said()
     assert test_landing.landed(fleet) == [] and statuses(embedded) == {issue: "closed"}
     (row,) = json.loads(told(embedded, "report", "--json"))["issues"]
     assert row["fate"] == "not_ours" and row["error"].startswith(kept)
     assert "nothing to land" in told(embedded, "land", "--verify", "ls")
     assert "left alone" in told(embedded, "branches")
+    refused = call(embedded, "land", issue, "--verify", "ls")
+    assert refused.returncode == 1 and f"{issue} does not land: {kept}" in refused.stderr
+    assert f"reopen {issue}" in refused.stderr and test_landing.files(top) == set()
+    told(embedded, "reopen", issue)
     told(embedded, "land", issue, "--verify", "ls")
     assert test_landing.files(top) == {f"{issue}.txt"} and statuses(embedded) == {issue: "closed"}
 
@@ -185,6 +189,13 @@ def test_a_run_is_taken_back_whole_and_nothing_of_other_runs(
     told(embedded, "undo", first.run_id, "--verify", "ls")
     assert test_landing.files(top) == {f"{three}.txt"}
     assert statuses(embedded) == {one: "open", two: "open", three: "closed"}
+    report = json.loads(told(embedded, "report", "--json"))
+    assert {row["issue_id"]: row["fate"] for row in report["issues"]} == {
+        one: "requeued",
+        two: "requeued",
+        three: "closed",
+    }
+    assert report["landing"]["landed"] == 1
     told(embedded, "undo", second.run_id, "--verify", "ls")
     assert test_landing.files(top) == set()
     again = test_landing.fleet_of(start, embedded, "--verify", "ls")

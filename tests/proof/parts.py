@@ -14,6 +14,7 @@ from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.submodules import CASES as SUBMODULE_CASES
 from tests.proof.trust import CASES as TRUST_CASES
+from tests.proof.waits import CASES as WAITS_CASES
 from tests.proof.whose import CASES as WHOSE_CASES
 from tests.support.bd import NEW, OLD, bd_environment
 from tests.support.hostile_git import cases as hostile_settings
@@ -117,6 +118,7 @@ HOSTILE_GIT = (
 )
 GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
 TRUST = (sys.executable, "-m", "tests.proof.trust", "--cases", "{size}", "--json", "--progress")
+WAITS = (sys.executable, "-m", "tests.proof.waits", "--cases", "{size}", "--json", "--progress")
 SEES = (sys.executable, "-m", "tests.proof.sees", "--cases", "{size}", "--json", "--progress")
 PROPOSALS = (
     sys.executable,
@@ -164,6 +166,7 @@ PARTS: Sequence[Part] = (
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
     Part("whose", "set-ups and changes of what all share", len(WHOSE_CASES), WHOSE, 30.0),
     Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1300.0),
+    Part("waits", "ends of what waits for a person", len(WAITS_CASES), WAITS, 500.0),
     Part("night", "issues", 40, NIGHT, 800.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),

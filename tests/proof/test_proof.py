@@ -20,6 +20,7 @@ from tests.proof.sees import LAYOUTS
 from tests.proof.submodules import CASES as SUBMODULE_CASES
 from tests.proof.table import Figure, figure_of, table
 from tests.proof.trust import CASES as TRUST_CASES
+from tests.proof.waits import CASES as WAITS_CASES
 from tests.proof.whose import CASES as WHOSE_CASES
 from tests.support.fleet import until
 from tests.support.hostile_git import cases as hostile_settings
@@ -61,6 +62,7 @@ def test_full_size_is_what_is_promised() -> None:
         "gates": 10,
         "whose": len(WHOSE_CASES),
         "trust": TRUST_CASES,
+        "waits": len(WAITS_CASES),
         "night": 40,
         "messages": 2000,
         "resets": 2000,

@@ -41,6 +41,17 @@ def test_an_issue_is_its_headline_what_changes_it_and_what_it_waits_for() -> Non
     ]
 
 
+@pytest.mark.parametrize("standing", ["asked", "awaits_approval", "quarantined"])
+@pytest.mark.parametrize(("status", "waits"), [("blocked", True), ("deferred", False)])
+def test_what_a_person_has_put_off_waits_for_nothing_else(
+    standing: str, status: str, waits: bool
+) -> None:
+    facts = Facts("running", slots=2, issues=(IssueFacts("a", standing=standing),))
+    shown = Picture(facts, NOW, lambda at: "", {A: Seen(A, "x", status)})
+    causes = [each.cause.value for each in why.explain(A, shown)]
+    assert (causes[0] == standing) is waits, causes
+
+
 def test_that_no_fleet_runs_is_not_said_twice() -> None:
     shown = picture(BLOCKED, Seen(B, "second", "open"), state="none")
     assert not any("no fleet" in line for line in lines(shown))

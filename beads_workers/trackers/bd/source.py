@@ -720,7 +720,9 @@ class BdSource:
         there = self._tracker.look([i for i in issue_ids if is_safe_id(i)])
         rows = self._tracker.details(list(there)).values()
         return tuple(
-            source.Conversation(row.issue_id, row.status, source.read_replies(row.original))
+            source.Conversation(
+                row.issue_id, row.status, source.read_replies(row.original), row.assignee
+            )
             for row in rows
         )
 

@@ -319,6 +319,7 @@ class SqliteSource:
                     IssueId(issue.id),
                     issue.status,
                     source.read_replies({"comments": issue.comments}),
+                    issue.assignee,
                 )
                 for issue in found
             )
