@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
@@ -86,6 +87,13 @@ def base_of(project: Path, named: str | None) -> str | Check:
     return misused("worktree", text, "git add the files and git commit them first", COMMIT)
 
 
+def checked_out(project: Path) -> str:
+    """Return the branch that is checked out; "" if HEAD is detached. Raises ``GitError``."""
+    # The full ref name: a short branch name is ambiguous with a tag of the same name.
+    head = (git_or_none(str(project), "symbolic-ref", "--quiet", "HEAD") or "").removesuffix("\n")
+    return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else ""
+
+
 def branch_in_the_way(project: Path) -> Check | None:
     """Refuse a branch whose name is the folder of attempts' branches."""
     try:
@@ -126,6 +134,9 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
     )
     if (wrong := next((w for rule in rules if (w := rule()) is not None), None)) is not None:
         return wrong
+    on = ""
+    with suppress(GitError):  # Only for ``land``, which asks whether the branch is another one.
+        on = "" if options.worktree_base else checked_out(project)
     state = Path(state_directory).absolute()
     folder = options.worktree_folder or str(default_folder(project, Path(found.top), state))
     assert options.worktree_disk_floor is not None, "resolve() fills in every default"
@@ -138,6 +149,7 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         # Without a named base, all attempts of this run begin with what is checked out now.
         base=options.worktree_base or base,
         base_name=options.worktree_base or "HEAD",
+        on=on,
         setup=options.worktree_setup,
         copy=options.worktree_copy or (),
         disk_floor_bytes=options.worktree_disk_floor,

@@ -114,6 +114,8 @@ class Worktrees:
     setup_reads: tuple[str, ...] = ()
     reuse: int = 0
     trailers: tuple[str, ...] = OWN_TRAILERS
+    # The user's branch whose commit ``base`` is; "" if HEAD was detached, or a base was named.
+    on: str = ""
 
 
 @value

@@ -159,7 +159,7 @@ def _recipe(settings: Worktrees) -> str:
     """Return the hash of everything else that a worktree made ahead depends on."""
     from hashlib import sha256  # It loads OpenSSL, and most worktrees are not made ahead.
 
-    settings = replace(settings, disk_floor_bytes=0, setup_reads=())
+    settings = replace(settings, disk_floor_bytes=0, setup_reads=(), on="")
     about = to_plain(replace(settings, base="", base_name="", base_else="", remote="", pool=0))
     return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 

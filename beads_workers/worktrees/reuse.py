@@ -238,7 +238,7 @@ def _is_below(folder: str, roots: set[str]) -> bool:
 
 def recipe(settings: Worktrees) -> str:
     """Return everything else that a worktree depends on, as one text."""
-    plain = replace(settings, disk_floor_bytes=0, setup_reads=(), pool=0, reuse=0)
+    plain = replace(settings, disk_floor_bytes=0, setup_reads=(), pool=0, reuse=0, on="")
     about = to_plain(replace(plain, base="", base_name="", base_else="", remote=""))
     mask = os.umask(0o022)
     os.umask(mask)
