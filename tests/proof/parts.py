@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.proof.persons import CASES as PERSONS_CASES
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.trust import CASES as TRUST_CASES
@@ -112,6 +113,7 @@ HOSTILE_GIT = (
 )
 GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
 TRUST = (sys.executable, "-m", "tests.proof.trust", "--cases", "{size}", "--json", "--progress")
+PERSONS = (sys.executable, "-m", "tests.proof.persons", "--cases", "{size}", "--json", "--progress")
 SEES = (sys.executable, "-m", "tests.proof.sees", "--cases", "{size}", "--json", "--progress")
 MORTAL_GIT = (
     sys.executable,
@@ -145,6 +147,7 @@ PARTS: Sequence[Part] = (
     *FAULTS,
     Part("gates", "cases of gates that die", 10, GATES, 60.0),
     Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1300.0),
+    Part("persons", "moves of the landing branch", PERSONS_CASES, PERSONS, 60.0),
     Part("night", "issues", 40, NIGHT, 800.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),

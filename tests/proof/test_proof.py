@@ -13,6 +13,7 @@ import pytest
 
 from tests.proof.__main__ import Proving
 from tests.proof.parts import PARTS, ROOT, Part
+from tests.proof.persons import CASES as PERSONS_CASES
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.table import Figure, figure_of, table
@@ -56,6 +57,7 @@ def test_full_size_is_what_is_promised() -> None:
         "frames": 1_000_000,
         "gates": 10,
         "trust": TRUST_CASES,
+        "persons": PERSONS_CASES,
         "night": 40,
         "messages": 2000,
         "queues": CASES,
