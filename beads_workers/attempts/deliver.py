@@ -21,15 +21,17 @@ from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import GitError, GitNoAnswer
 
 
-def deliver(asked: Preparation, title: str) -> Receipt:
-    """Commit, keep the tree, and return a receipt that names the branch; raises ``CannotCommit``,
-    ``GitError``, ``OSError``."""
+def deliver(asked: Preparation, title: str) -> AttemptAnswer:
+    """Commit, keep the tree, and answer with a receipt that names the branch; raises
+    ``CannotCommit``, ``GitError``, ``OSError``."""
     place = Workplace.ended(str(Path.cwd()), asked.issue_id, asked.attempt, asked.run_id)
     place.trailers = asked.worktrees.trailers
     place.pushes = asked.worktrees.rules.pushes_submodules
     place.commit(title)
     flags = place.keep_all(place.hidden())
-    return place.receipt(Receipt(verdict="done", flags=tuple(flags)))
+    wrong = place.trespass(Path(asked.place_file).stat().st_mtime)
+    receipt = place.receipt(Receipt(verdict="done", flags=tuple(flags)))
+    return AttemptAnswer(OutcomeKind.ERROR if wrong else OutcomeKind.SUCCESS, wrong, receipt)
 
 
 def main() -> int:
@@ -43,7 +45,7 @@ def main() -> int:
 def answered(asked: Preparation, title: str) -> AttemptAnswer:
     """Deliver, and return the answer; a failure of git or the machine is not blamed on the work."""
     try:
-        return AttemptAnswer(OutcomeKind.SUCCESS, "", deliver(asked, title))
+        return deliver(asked, title)
     except GitNoAnswer as trouble:
         return not_kept(f"git does not say what was done: {trouble}", Receipt())
     except FileNotFoundError:

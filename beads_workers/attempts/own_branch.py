@@ -157,7 +157,7 @@ class OwnBranch:
         listed = ("rev-list", "--first-parent", "--ignore-missing", "--stdin")
         own: list[str] = []
         is_landers = name.startswith(f"{LANDING}/")
-        landed = moved_by_lander(self.git, self.common, name) if is_landers else ()
+        landed = moved_by_lander(self.common, name) if is_landers else ()
         for commit in objects(self.git(*listed, stdin=asked)):
             if commit in landed:
                 break

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees import programs
-from beads_workers.worktrees.git import BRANCHES, OWN_REFS, log_format, row_format, rows
+from beads_workers.worktrees.git import BRANCHES, OWN_REFS, row_format, rows
 from beads_workers.worktrees.landed import LANDING, WHY
-from beads_workers.worktrees.loose import all_refs, reflog
+from beads_workers.worktrees.loose import all_refs
+from beads_workers.worktrees.movers import moves
 from beads_workers.worktrees.records import REFS_FILE
 
 STASH = "refs/stash"
@@ -59,24 +60,20 @@ def moved(git: Git, own: Path, common: Path, before: Mapping[str, str]) -> Itera
         old, new = before.get(name, ""), now.get(name, "")
         if old == new or name.startswith(OWN):
             continue
-        if name.startswith(f"{LANDING}/") and _is_landers(git, common, name, old, new):
+        if name.startswith(f"{LANDING}/") and _is_landers(common, name, old, new):
             continue
         yield _line(name, old[:SHA_CHARS], new[:SHA_CHARS], only=_is_only_copy(git, name, new))
 
 
-def moved_by_lander(git: Git, common: Path, name: str) -> frozenset[str]:
+def moved_by_lander(common: Path, name: str) -> frozenset[str]:
     """Return the commits to which the lander has moved its branch, as the reflog says; raises
     ``GitError``."""
-    moves = reflog(common, name)
-    if moves is None:
-        output = git("log", "-g", log_format("%H", "%gs"), name, "--")
-        moves = [(commit, why) for commit, why in rows(output, 2)]
-    return frozenset(commit for commit, why in moves if why.startswith(WHY))
+    return frozenset(move.commit for move in moves(common, name) if move.why.startswith(WHY))
 
 
-def _is_landers(git: Git, common: Path, name: str, old: str, new: str) -> bool:
+def _is_landers(common: Path, name: str, old: str, new: str) -> bool:
     # The lander creates the branch, and creates it again if somebody has deleted it.
-    return bool(new) and (not old or new in moved_by_lander(git, common, name))
+    return bool(new) and (not old or new in moved_by_lander(common, name))
 
 
 def _is_only_copy(git: Git, name: str, new: str) -> bool:

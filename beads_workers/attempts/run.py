@@ -456,7 +456,8 @@ class AgentAttempt:
         """Return verdict and receipt with what git says of the work: nothing is done until its
         branch was read."""
         try:
-            return verdict, self._place.receipt(receipt)
+            wrong = self._place.trespass(self._place.began)
+            receipt = self._place.receipt(receipt)
         except GitError as error:
             receipt = replace(receipt, flags=(*receipt.flags, f"git: {error}"))
             if verdict.kind not in (Kind.DONE, Kind.NO_CHANGE):
@@ -465,6 +466,10 @@ class AgentAttempt:
             kind = Kind.UNFINISHED
             receipt = replace(receipt, verdict=kind.value, why=str(error))
             return Verdict(kind, str(error), text=verdict.text), receipt
+        if not wrong or verdict.kind not in (Kind.DONE, Kind.NO_CHANGE):
+            return verdict, receipt
+        receipt = replace(receipt, verdict=Kind.UNFINISHED.value, why=wrong)
+        return Verdict(Kind.UNFINISHED, wrong, text=verdict.text), receipt
 
     # --- what the agents ask for meanwhile --------------------------------------------------------
 

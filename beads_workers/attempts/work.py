@@ -36,8 +36,8 @@ from beads_workers.core.model import value
 from beads_workers.core.receipts import Receipt
 from beads_workers.core.text import some
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees import git, loose, submodules
-from beads_workers.worktrees.landed import ATTEMPTS
+from beads_workers.worktrees import git, loose, movers, submodules
+from beads_workers.worktrees.landed import ATTEMPTS, LANDING
 from beads_workers.worktrees.programs import EXCLUDE, EXCLUDE_KEPT, changed
 from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord, run_of
 from beads_workers.worktrees.removal import OPERATIONS, STATUS, parse_status
@@ -218,6 +218,21 @@ class Workplace:
         if self.mine is None:
             return ()
         return tuple(moved(self._git, self._git_directory(), self._common(), self.refs))
+
+    def trespass(self, since: float) -> str:
+        """Return in one line how this attempt has moved an integration branch by itself, and note
+        it for the lander; "" if it has not. ``since``: its begin in epoch seconds. Raises
+        ``GitError``."""
+        if self.mine is None:
+            return ""
+        directory, common = self._git_directory(), self._common()
+        refs = [ref for ref in refs_now(self._git, directory) if ref.startswith(f"{LANDING}/")]
+        found = movers.moved_by(common, (directory, Path(self._asked_places()[2])), refs, since)
+        if found is None:
+            return ""
+        name = movers.name_of(self.run_id, self.issue_id, self.attempt)
+        git.git(str(common), "update-ref", f"{movers.TRESPASSED}/{name}", found[1].commit)
+        return movers.trespass_text(found[0].removeprefix("refs/heads/"), found[1].commit)
 
     def status(
         self, good: tuple[int, ...] = (0,)

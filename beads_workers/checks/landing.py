@@ -8,14 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from beads_workers.checks.rules import Check, fail, misused
+from beads_workers.checks.worktrees import checked_out
 from beads_workers.core.settings import Landing, Worktrees
 from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.options import Options
+from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import (
     GitError,
     call,
     git,
     git_or_none,
+    is_ancestor,
     lines,
     objects,
     row_format,
@@ -173,6 +176,18 @@ def held_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
     return fail("landing", text, f"git -C {shlex.quote(worktrees.checkout)} worktree prune")
 
 
+def waits_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """Refuse to land what waits on another branch than the one that it was made for."""
+    state = Path(worktrees.state_directory)
+    waiting = [e.landing for e in RunDirectory(state).left_over()[1].retry_entries.values()]
+    for add in filter(None, waiting):
+        from beads_workers.landing.left import elsewhere  # Most starts find nothing that waits.
+
+        if found := elsewhere(state, landing.branch, add.run_id):
+            return fail("landing", f"{add.issue_id} waits to land, and {found[0]}", found[1])
+    return None
+
+
 def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
     """Report a remote that does not answer, or does not let this user push."""
     if landing.rules.remote is None:
@@ -201,8 +216,7 @@ def _ahead(landing: Landing, worktrees: Worktrees, ref: str) -> Check | None:
     except RemoteTrouble:
         return None  # The remote has just answered: the lander asks again.
     (commit,) = objects(here.output)
-    asked = ("merge-base", "--is-ancestor", commit, there or commit)
-    if there is None or call(worktrees.common, *asked).status != 1:
+    if there is None or is_ancestor(worktrees.common, commit, there) is not False:
         return None
     text = ahead(landing.branch, landing.rules.remote, there)
     remedy = f"git push {landing.rules.remote} {landing.branch}"
@@ -249,11 +263,7 @@ def unsigned(landing: Landing, worktrees: Worktrees) -> Check | None:
 
 
 def _target(options: Options, project: Path) -> str | None:
-    if options.land_on:
-        return options.land_on
-    # The full ref name: a short branch name is ambiguous with a tag of the same name.
-    head = (git_or_none(str(project), "symbolic-ref", "--quiet", "HEAD") or "").removesuffix("\n")
-    return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None
+    return options.land_on or checked_out(project) or None
 
 
 def _has_ref(project: Path, ref: str) -> bool:

@@ -18,7 +18,8 @@ from beads_workers.runtime.night import night_so_far, unread
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.lines import another_night, with_budget
 from beads_workers.ui.words import moment
-from beads_workers.worktrees.git import git_or_none
+from beads_workers.worktrees.git import is_ancestor
+from beads_workers.worktrees.landed import branches_with
 
 
 def found(state: Path, folder: Path, gap_seconds: float) -> NightSoFar:
@@ -35,9 +36,10 @@ def _is_merged(folder: str, landing: Mapping[str, Any]) -> bool:
     into = landing["into"]
     if into is not None and not into["reason"]:
         return False  # The fleet moves the user's branch by itself.
-    target = f"refs/heads/{landing['branch'].partition('/')[2]}"
-    merged = git_or_none(folder, "merge-base", "--is-ancestor", landing["tip"], target)
-    return merged is not None
+    name = landing["branch"].partition("/")[2]
+    merged = is_ancestor(folder, landing["tip"], f"refs/heads/{name}")
+    # A branch that was merged is usually deleted, or renamed: then any other one has the work.
+    return bool(branches_with(folder, landing["tip"])) if merged is None else merged
 
 
 def spent(state: Path, budget: Budget, night: NightSoFar) -> Check | None:

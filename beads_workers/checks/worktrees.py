@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
@@ -87,6 +88,13 @@ def base_of(project: Path, named: str | None) -> str | Check:
     return misused("worktree", text, "git add the files and git commit them first", COMMIT)
 
 
+def checked_out(project: Path) -> str:
+    """Return the branch that is checked out; "" if HEAD is detached. Raises ``GitError``."""
+    # The full ref name: a short branch name is ambiguous with a tag of the same name.
+    head = (git_or_none(str(project), "symbolic-ref", "--quiet", "HEAD") or "").removesuffix("\n")
+    return head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else ""
+
+
 def branch_in_the_way(project: Path) -> Check | None:
     """Refuse a branch whose name is the folder of attempts' branches."""
     try:
@@ -142,7 +150,9 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
     )
     if (wrong := next((w for rule in rules if (w := rule()) is not None), None)) is not None:
         return wrong
-    landing = options.landing
+    landing, on = options.landing, ""
+    with suppress(GitError):  # Only for ``land``, which asks whether the branch is another one.
+        on = "" if options.worktree_base else checked_out(project)
     return Worktrees(
         checkout=str(project),
         prefix=found.prefix,
@@ -152,6 +162,7 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         # Without a named base, all attempts of this run begin with what is checked out now.
         base=options.worktree_base or base,
         base_name=options.worktree_base or "HEAD",
+        on=on,
         reuse=max(1, options.workers) if options.worktree_reuse else 0,
         trailers=own_trailers(landing.form, landing.style, options.landing_co_author),
         rules=options.worktrees,

@@ -70,6 +70,7 @@ def land(
     quarantined = {} if issues else _refused(directory)
     _commit_left(directory, settings, issues or [], dry_run=dry_run)
     wanted = list(_without(quarantined, _wanted(directory, settings, issues or [])))
+    wanted = _made_for_here(directory, settings.landing.branch, wanted, named=bool(issues))
     for issue_id, over in (_refused(directory, wanted) if issues else {}).items():
         hint = f"'beads-workers reopen {issue_id}', then 'land {issue_id}', lands it all the same"
         raise CommandError(f"{issue_id} does not land: {printable(over)}", printable(hint))
@@ -299,6 +300,21 @@ def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> lis
         hint = "'beads-workers branches' lists those that there are"
         raise CommandError(f"no branch of {', '.join(unknown)}", hint, EXIT_UNKNOWN)
     return [left for left in found if left.add.issue_id in issues]
+
+
+def _made_for_here(directory: Path, branch: str, some: list[Any], *, named: bool) -> list[Any]:
+    """Leave out branches that were made for another integration branch, and say so; raise
+    ``CommandError`` if they were named."""
+    from beads_workers.landing.left import elsewhere
+
+    of = {left.add.issue_id: elsewhere(directory, branch, left.add.run_id) for left in some}
+    for issue_id, found in of.items():
+        if found and named:
+            raise CommandError(f"{issue_id} {found[0]}", f"'{found[1]}' first")
+        if found:
+            text = f"left out: {issue_id} {found[0]} ('{found[1]}' first)"
+            print(printable(text), file=sys.stderr)
+    return [left for left in some if not of[left.add.issue_id]]
 
 
 def _check_no_fleet(directory: Path, why: str) -> None:

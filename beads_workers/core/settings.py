@@ -169,6 +169,8 @@ class Worktrees:
     reuse: int = 0
     # Of commits that we make of what an attempt left (``core.commit_form.own_trailers``).
     trailers: tuple[str, ...] = OWN_TRAILERS
+    # The user's branch whose commit ``base`` is; "" if HEAD was detached, or a base was named.
+    on: str = ""
     rules: WorktreeRules = field(default_factory=WorktreeRules)
 
 

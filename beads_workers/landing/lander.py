@@ -53,6 +53,7 @@ from beads_workers.landing.repository import (
     Held,
     LandingRepository,
     Moved,
+    Unclear,
     landing_folder,
 )
 from beads_workers.landing.sees.again import LookBeforeTrains
@@ -60,10 +61,9 @@ from beads_workers.landing.train import Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees import git, reuse
-from beads_workers.worktrees.ledger import LandedCommit
+from beads_workers.worktrees.movers import name_of, trespass_text
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.programs import pinned
-from beads_workers.worktrees.records import Records
 from beads_workers.worktrees.remote import Refuses, RemoteTrouble
 
 LOCK_SECONDS = 10.0
@@ -198,8 +198,12 @@ class Lander:
                 self._tip = self._repository.commit_of(self._repository.ref) or ""
         else:
             self._fetch_at = time.monotonic() + FETCH_SECONDS
-            with suppress(git.GitError):  # The next look finds the trespass, too.
+            try:
                 self._tip = self._without_trespass(self._tip)
+            except Unclear as trouble:
+                self._get_stuck(str(trouble))
+            except git.GitError:
+                pass  # The next look finds the trespass, too.
         if self._tip:
             self.say(messages.Tip(self._tip, settings.landing.branch))
             with suppress(git.GitError):  # A warning for people only.
@@ -234,7 +238,7 @@ class Lander:
             return
         try:
             if commit := self._repository.trespassed(add):
-                self._refuse(add, "branch", self._trespass_text(commit))
+                self._refuse(add, "branch", trespass_text(self._repository.branch, commit))
                 return
             # Without a tip the remote was never reached: its state is not known yet.
             if self._tip and self._is_there(add, self._repository.contains(add, self._tip)):
@@ -311,6 +315,8 @@ class Lander:
             self._cannot_fetch(trouble)
         except Held as held:
             self._cannot_fetch(held)
+        except Unclear as trouble:
+            self._get_stuck(str(trouble))
         except (git.GitError, OSError) as error:
             self._git_fails(error)
         quiet = self._stuck_reported if self._stuck else self.queue.idle
@@ -410,7 +416,7 @@ class Lander:
         if time.monotonic() < self._stuck_until:
             return False
         self._stuck_until = 0.0
-        if repository.worktree_of(repository.ref):
+        if repository.worktree_of(repository.ref) or self._is_unclear():
             return False
         self._unlock()
         if self._must_open:
@@ -428,6 +434,15 @@ class Lander:
         if self._stuck_reported and not self._refused_push:
             self.say(messages.LandingResumed())
         return True
+
+    def _is_unclear(self) -> bool:
+        """Return whether still nobody knows who has moved the branch. Raises ``GitError``."""
+        try:
+            if tip := self._repository.commit_of(self._repository.ref):
+                self._repository.trespass(tip)
+        except Unclear:
+            return True
+        return False
 
     def _unlock(self) -> None:
         """Remove the locks of git: a git killed by others may leave them at any time."""
@@ -464,58 +479,32 @@ class Lander:
             return
         earlier, self._tip = self._tip, tip
         try:
-            off = self._repository.taken_off(tip, earlier) if earlier else []
-            again = [(each, self._repository.order_again(each)) for each in off]
             self._look_who_landed(tip)
+            self._warn_of_gone(tip)
         except git.GitError:
             self._tip = earlier  # Nothing is known yet: the tip is looked at again.
             raise
-        for landed, add in again:
-            self._land_again(landed, add)
-
-    def _land_again(self, landed: LandedCommit, add: Add | None) -> None:
-        """Land a branch again, if it still exists: its issue is closed, but its work is off the
-        branch."""
-        where = f"somebody has moved {self.settings.landing.branch} to {self._tip[:12]}"
-        then = "it lands again"
-        if add is None:
-            then = f"its branch is gone; 'git branch NAME {landed.commit[:12]}' keeps it"
-        was = f"{landed.issue_id}, landed as {landed.commit[:12]}, is not on it any more"
-        self.say(messages.LanderWarned(f"{where}: {was}; {then}"))
-        if add is not None and add.issue_id not in self._passengers:
-            self._add(add)
 
     def _without_trespass(self, tip: str) -> str:
         """Take back the commits that an attempt put on the branch by itself; return the tip. Raises
-        ``GitError``."""
+        ``Unclear`` and ``GitError``."""
         found = self._repository.trespass(tip)
         if found is None:
             return tip
-        records = Records(Path(self.settings.worktrees.state_directory)).all()
-        of = [each for each in records if each.token == found.token]
-        for record in of:
-            # First, so that a lander killed here does not forget the trespass.
-            self._repository.mark_trespass(found, record)
+        # First, so that a lander killed here does not forget the trespass.
+        self._repository.mark_trespass(found)
         try:
             self._repository.take_back(found)
         except Moved:
             return self._repository.tip()
-        why = self._trespass_text(found.commit)
-        say("lander", f"{', '.join(each.issue_id for each in of) or 'an attempt'}: {why}")
-        for record in of:
-            add = self._passengers.get(record.issue_id)
-            if not isinstance(add, Add) or add.attempt != record.attempt:
-                continue
-            if self.queue.withdraw(record.issue_id):
-                del self._passengers[record.issue_id]
+        why = trespass_text(self.settings.landing.branch, found.commit)
+        say("lander", f"{', '.join(found.attempts)}: {why}")
+        for add in [each for each in self._passengers.values() if isinstance(each, Add)]:
+            own = name_of(add.run_id, add.issue_id, add.attempt) in found.attempts
+            if own and self.queue.withdraw(add.issue_id):
+                del self._passengers[add.issue_id]
                 self._refuse(add, "branch", why)
         return found.back
-
-    def _trespass_text(self, commit: str) -> str:
-        return (
-            f"its attempt moved {self.settings.landing.branch} to {commit[:12]} by itself,"
-            f" which was taken back; 'git branch NAME {commit[:12]}' keeps it"
-        )
 
     def _warn_of_gone(self, tip: str) -> None:
         """Warn of branches that landed and are not on the branch any more, if a person moved it."""
@@ -525,7 +514,9 @@ class Lander:
             named = ", ".join(f"{each.issue_id} ({each.commit[:12]})" for each in gone[:GONE_MAX])
             more = f" and {len(gone) - GONE_MAX} more" if len(gone) > GONE_MAX else ""
             branch = self.settings.landing.branch
-            self.say(messages.LanderWarned(f"landed, and not on {branch} any more: {named}{more}"))
+            again = f"'beads-workers land {gone[0].issue_id}' lands it again"
+            text = f"landed, and not on {branch} any more: {named}{more}; {again}"
+            self.say(messages.LanderWarned(text))
 
     def _look_who_landed(self, tip: str) -> None:
         self.say(messages.Tip(tip, self.settings.landing.branch))

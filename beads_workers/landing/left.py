@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from beads_workers.landing.train import Conflict
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import BRANCHES, GitError, git, names, row_format, rows
-from beads_workers.worktrees.landed import as_landed, still_landed
+from beads_workers.worktrees.landed import PREFIX, as_landed, still_landed
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.records import Records, WorktreeRecord
 
@@ -101,6 +102,20 @@ def left_branches(
     for left in _taken_back(repository, [e for e in gone if e.issue_id not in newest]):
         newest[left.add.issue_id] = left
     return sorted(newest.values(), key=lambda left: (left.add.priority, left.add.ended_at))
+
+
+def elsewhere(state_directory: Path, branch: str, run_id: str) -> tuple[str, str] | None:
+    """Return why a branch of this run is not to land on this integration branch, and the command
+    that helps; None if it may, or nobody knows, for instance because HEAD was detached."""
+    settings = RunDirectory(state_directory).read_settings(run_id)
+    if settings is None:
+        return None
+    on = settings.work.worktrees.on if settings.work.worktrees is not None else ""
+    made = settings.landing.branch if settings.landing is not None else f"{PREFIX}/{on}"
+    if made in (f"{PREFIX}/", branch):
+        return None
+    why = f"was made for {made}, and work would land on {branch}"
+    return why, f"git switch {shlex.quote(made.removeprefix(f'{PREFIX}/'))}"
 
 
 def _taken_back(repository: LandingRepository, gone: Sequence[LandedCommit]) -> list[LeftBranch]:

@@ -16,6 +16,8 @@ from beads_workers.core.model import value
 from beads_workers.worktrees.landed import TRAILERS, trailers
 from beads_workers.worktrees.ledger import LandedCommit
 
+_SCISSORS = re.compile(r"^\S+ -{24} >8 -{24}$", re.MULTILINE)
+
 BODY_CHARS_MAX = 4000
 TITLE_CHARS_MIN = 20
 """Least room for the title; with less room, the whole subject is shortened."""
@@ -105,7 +107,9 @@ def sealed(message: Message, ours: Iterable[str], signer: str) -> str:
     last = [f"Signed-off-by: {signer}"] if signer else []
     lines = _unique((*message.trailers, *ours))
     block = "\n".join([*(line for line in lines if line not in last), *last])
-    return f"{message.text}\n\n{block}\n" if block else f"{message.text}\n"
+    # Below a line of scissors git finds no trailers.
+    text = _SCISSORS.sub(r" \g<0>", message.text)
+    return f"{text}\n\n{block}\n" if block else f"{text}\n"
 
 
 def made_for_it(add: Add, commit: AgentCommit) -> bool:

@@ -8,6 +8,7 @@ its commits. It keeps no state of its own, and may be killed at any moment. Sour
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
@@ -35,7 +36,6 @@ from beads_workers.worktrees.git import (
     failure,
     git,
     is_object,
-    log_format,
     objects,
     questions,
     row_format,
@@ -45,15 +45,17 @@ from beads_workers.worktrees.git import (
 )
 from beads_workers.worktrees.landed import (
     ATTEMPTS,
+    PREFIX,
     WHY,
     as_landed,
+    branches_with,
     git_too_old,
     landed_commits,
     still_landed,
 )
 from beads_workers.worktrees.ledger import LandedCommit
-from beads_workers.worktrees.loose import is_nowhere_checked_out
-from beads_workers.worktrees.records import WorktreeRecord, git_directories, token_in
+from beads_workers.worktrees.loose import Move, is_nowhere_checked_out
+from beads_workers.worktrees.movers import TRESPASSED, Movers, moves, name_of
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -61,9 +63,8 @@ RUNS = "refs/bw/runs"
 UNDONE = "refs/bw/undone"
 """``refs/bw/undone/<run>/<issue>/<attempt>``: commit by which this attempt had landed, before it
 was taken back: ``land`` lands it again only by name."""
-TRESPASSED = "refs/bw/trespassed"
-"""``refs/bw/trespassed/<run>/<issue>/<attempt>``: commit that this attempt put on the integration
-branch by itself: its own branch lands only by name."""
+ACCEPTED = "refs/bw/accepted"
+"""``refs/bw/accepted/<branch>``: commit to which a person has moved the integration branch."""
 REOPENING = "refs/bw/reopening"
 """``refs/bw/reopening/<asked>/<issue>``: the commit that was taken back, which is still to be
 reported to the tracker. ``asked``: a run or an issue."""
@@ -75,10 +76,10 @@ PINS = "refs/bw/train"
 
 @value
 class Trespass:
-    """A trespass. ``token``: of the worktree whose attempt moved the branch; ``commit``: the tip of
-    the branch; ``back``: the tip that we had set last."""
+    """A trespass. ``attempts``: those that moved the branch (``movers.name_of``); ``commit``: the
+    tip of the branch; ``back``: the tip before."""
 
-    token: str
+    attempts: tuple[str, ...]
     commit: str
     back: str
 
@@ -93,6 +94,10 @@ class CannotMeet(GitError):
 
 class Moved(Exception):
     """The branch is not where it was when the train was built."""
+
+
+class Unclear(Exception):
+    """Nobody knows whether an attempt or a person has moved the branch; ``str()`` is for people."""
 
 
 class Held(Exception):
@@ -144,6 +149,7 @@ class LandingRepository:
         self._followed_there: str | None = None
         self.builder = Builder(self.objects, self.tracker, landing.rules.style, landing.rules.form)
         self._ledger = ledger.ledger_ref(self.branch)
+        self._accepted = f"{ACCEPTED}/{branch_part(self.branch.partition('/')[2])}"
         self._ledger_there = ""
         self._pinned = set[str]()
 
@@ -158,6 +164,7 @@ class LandingRepository:
             check_git()
             self.fetch()
             if self.commit_of(self.ref) is None:
+                self._make_way()
                 self._begin(self._start())
             tip = self.tip()
             before = f"{RUNS}/{branch_part(self.settings.run_id)}"
@@ -176,17 +183,28 @@ class LandingRepository:
     def _in_its_way(self) -> str:
         """Return an error text that names the branch whose name conflicts with the integration
         branch's: one name is a folder of the other. "" if there is none."""
-        above = [str(each) for each in PurePosixPath(self.branch).parents]
-        try:
-            output = git(self.common, "for-each-ref", row_format("%(refname:lstrip=2)"))
-            found = [name for (name,) in rows(output, 1)]
-        except GitError:
-            return ""
-        for name in found:
-            if name in above or name.startswith(f"{self.branch}/"):
+        with suppress(GitError):
+            for name in self._rivals():
                 remedy = f"'git branch -m {name} {name.replace('/', '-')}-earlier' moves it away"
                 return f"{self._cannot_begin()}: a branch {name} is in its way; {remedy}"
         return ""
+
+    def _rivals(self) -> list[str]:
+        above = [str(each) for each in PurePosixPath(self.branch).parents]
+        output = git(self.common, "for-each-ref", row_format("%(refname:lstrip=2)"), "refs/heads/")
+        found = [name for (name,) in rows(output, 1)]
+        return [name for name in found if name in above or name.startswith(f"{self.branch}/")]
+
+    def _make_way(self) -> None:
+        """Delete integration branches in the way of this one that nobody needs: the user's branch
+        is gone, and another one has what had landed. Raises ``GitError``."""
+        for name in self._rivals():
+            ref, own = f"refs/heads/{name}", f"refs/heads/{name.removeprefix(f'{PREFIX}/')}"
+            tip = self.commit_of(ref)
+            if tip is None or self.commit_of(own) or self.worktree_of(ref):
+                continue
+            if self.commit_of(ledger.ledger_ref(name)) and branches_with(self.common, tip):
+                self.objects.git("update-ref", "-d", ref, tip)
 
     def _start(self) -> str:
         start = self.commit_of(self.settings.landing.start)
@@ -341,20 +359,6 @@ class LandingRepository:
         output = self.objects.git("for-each-ref", row_format("%(refname)", "%(objectname)"), UNDONE)
         return {row[0]: row[1] for row in rows(output, 2)}
 
-    def taken_off(self, tip: str, earlier: str) -> list[LandedCommit]:
-        """Return what had landed at ``earlier`` and is off the branch since somebody moved it to
-        ``tip``, the oldest first. With a remote its branch counts, and the list is empty. Raises
-        ``GitError``."""
-        if self.remote or self.objects.contains(tip, earlier):
-            return []
-        done = self.objects.call("merge-base", tip, earlier)
-        now = self.landed(done.output.strip() if done.status == 0 else "", tip)
-        # A rebase may have rewritten the commits.
-        there = {_attempt_of(each) for each in now}
-        before = reversed(still_landed(list(self.landed(tip, earlier))))
-        # Of several commits of an attempt, the last one counts.
-        return [*{_attempt_of(e): e for e in before if _attempt_of(e) not in there}.values()]
-
     def restore(self, tip: str) -> None:
         """Make the deleted branch again, where we had put it last. Raises ``GitError``."""
         self._update(f"{WHY}it was deleted", remote.RefMove(self.ref, "", tip))
@@ -397,34 +401,57 @@ class LandingRepository:
         self.objects.git("update-ref", undone_ref(each), each.was or each.commit)
 
     def trespass(self, tip: str) -> Trespass | None:
-        """Return the commits that an attempt has put on the integration branch by itself; None if
-        there are none. Commits of a person stay. Raises ``GitError``."""
-        output = self.objects.git("log", "-g", log_format("%H", "%gs"), self.ref, "--")
-        moves = rows(output, 2)
-        others = list(takewhile(lambda move: not move[1].startswith(WHY), moves))
-        if not others or others[0][0] != tip or len(others) == len(moves):
+        """Return the commits that attempts have put on the integration branch by themselves; None
+        if there are none. What a person did stays. Raises ``Unclear`` and ``GitError``."""
+        others, back = self._moves_of_others(tip)
+        if not others:
             return None
-        new = {commit for commit, _ in others}
-        for directory, _ in git_directories(self.common):
-            token = token_in(directory)
-            if token is None:
-                continue
-            asked = (f"--git-dir={directory}", "log", "-g", "--format=%H", "HEAD", "--")
-            if new.intersection(objects(git(self.common, *asked))):
-                return Trespass(token, tip, moves[len(others)][0])
+        movers = Movers(self.settings.worktrees, min(move.who[2] for move in others))
+        by = [movers.of(move) for move in others]
+        theirs = list(takewhile(bool, by))
+        # Nothing is taken from below what somebody else did.
+        wrong = [m for m, who in zip(others, by, strict=True) if who is None]
+        wrong += [m for m, who in zip(others, by, strict=True) if who][len(theirs) :]
+        if wrong:
+            raise Unclear(self._unclear_text(wrong[0], tip, back))
+        if theirs:
+            back = others[len(theirs)].commit if others[len(theirs) :] else back
+            return Trespass(tuple(dict.fromkeys(filter(None, theirs))), tip, back)
+        self.objects.git("update-ref", self._accepted, tip)
         return None
 
-    def mark_trespass(self, found: Trespass, record: WorktreeRecord) -> None:
-        """Record that the trespass of this attempt is about to be taken back. Raises
-        ``GitError``."""
-        of = _of_attempt(TRESPASSED, record.run_id, record.issue_id, record.attempt)
-        self.objects.git("update-ref", of, found.commit)
+    def _moves_of_others(self, tip: str) -> tuple[list[Move], str]:
+        """Return the moves that made the branch what it is since we have moved it, or a person's
+        move was accepted, the newest first; and the commit before them."""
+        found, accepted = moves(Path(self.common), self.ref), self.commit_of(self._accepted)
+        known = [m.why.startswith(WHY) or m.commit == accepted for m in found]
+        if True not in known or not found or found[0].commit != tip:
+            return [], ""
+        first = known.index(True)
+        back = found[first].commit
+        if tip == back:
+            return [], back
+        return [m for m in found[:first] if self.objects.contains(tip, m.commit)], back
+
+    def _unclear_text(self, move: Move, tip: str, back: str) -> str:
+        stands = "" if move.commit == tip else f", and {tip[:12]} stands on it"
+        how = f"{move.commit[:12]} ({printable(move.why, 60)}){stands}"
+        return (
+            f"{self.branch} was moved to {how} while attempts ran, and nobody knows by whom;"
+            f" 'git update-ref {self._accepted} {tip}' lands on it,"
+            f" 'git update-ref {self.ref} {back}' takes it back"
+        )
+
+    def mark_trespass(self, found: Trespass) -> None:
+        """Record that this trespass is about to be taken back. Raises ``GitError``."""
+        for name in found.attempts:
+            self.objects.git("update-ref", f"{TRESPASSED}/{name}", found.commit)
 
     def trespassed(self, add: Add) -> str:
         """Return the commit that this attempt put on the branch by itself, "" if none. Raises
         ``GitError``."""
-        of = _of_attempt(TRESPASSED, add.run_id, add.issue_id, add.attempt)
-        return self.commit_of(of) or ""
+        name = name_of(add.run_id, add.issue_id, add.attempt)
+        return self.commit_of(f"{TRESPASSED}/{name}") or ""
 
     def pardon(self, run_id: str, issue_id: str) -> None:
         """Forget the trespasses of an issue in a run: a person wants another attempt, or wants this
@@ -643,11 +670,7 @@ def _attempt_of(one: LandedCommit | Add) -> tuple[str, int, str]:
 
 def undone_ref(one: LandedCommit | Add) -> str:
     """Return the ref that keeps the commit once it was taken back."""
-    return _of_attempt(UNDONE, one.run_id, one.issue_id, one.attempt)
-
-
-def _of_attempt(refs: str, run_id: str, issue_id: str, attempt: int) -> str:
-    return f"{refs}/{branch_part(run_id or 'none')}/{branch_part(issue_id)}/{attempt}"
+    return f"{UNDONE}/{name_of(one.run_id, one.issue_id, one.attempt)}"
 
 
 def _reopening(asked: str) -> tuple[str, str]:

@@ -306,11 +306,13 @@ class TrackerFiles:
 
 class _Branch(NamedTuple):
     """``newest``: the last commit; ``commits``: those without merges, the oldest first;
-    ``parents``: of all that are its own."""
+    ``parents``: of all that are its own. ``base``: the commit that it began with, if it was to land
+    on something that lacks this commit; else ""."""
 
     newest: _About
     commits: list[AgentCommit]
     parents: frozenset[str]
+    base: str = ""
 
 
 @dataclass(slots=True)
@@ -332,6 +334,10 @@ class Builder:
             return self._follow(onto, passenger)
         tree = self.objects.tree(onto)
         merged = self.objects.merge(onto, passenger.commit)
+        if base := self._branch(onto, passenger.commit, passenger.base).base:
+            # What its base has and ``onto`` has not is no work of this branch.
+            states = self.objects.tree(base), self._kept_tree(tree, passenger.commit)
+            merged = _picked(self.objects, tree, *states)
         touched = (
             merged.files if isinstance(merged, Conflict) else self.objects.changed(tree, merged)
         )
@@ -501,17 +507,18 @@ class Builder:
         if replayed and replayed[-1].tree == merged:
             yield from replayed
             return
-        branch = self._branch(onto, add.commit)
+        branch = self._branch(onto, add.commit, add.base)
         author = branch.newest[0]
         message = landed_message(self.form, add, branch.commits, _written(author))
-        second = (add.commit,) if self.style == "merge" else ()
+        second = (add.commit,) if self.style == "merge" and not branch.base else ()
         yield PlannedCommit(merged, message, author, second, of=_of(add))
 
     def _replayed(self, onto: str, add: Add) -> list[PlannedCommit]:
         """Return the branch's commits, one after the other. If the branch has merges, or a commit
         conflicts alone, return none: the branch lands as one commit then."""
         objects, found = self.objects, list[PlannedCommit]()
-        listed = objects.git("rev-list", "--reverse", "--parents", f"{onto}..{add.commit}")
+        since = self._branch(onto, add.commit, add.base).base or onto
+        listed = objects.git("rev-list", "--reverse", "--parents", f"{since}..{add.commit}")
         tree = objects.tree(onto)
         for commit, *parents in (line.split(" ") for line in lines(listed)):
             if len(parents) != 1:
@@ -540,11 +547,15 @@ class Builder:
         """Return whether the branch has commits that ``onto`` has not, and the first stands on
         ``base``; False if that is not known: it is too long, or was read for another ``onto``.
         Raises ``GitError``."""
-        return commit not in self._branches and base in self._branch(onto, commit).parents
+        return commit not in self._branches and base in self._branch(onto, commit, base).parents
 
-    def _branch(self, onto: str, commit: str) -> _Branch:
-        if commit not in self._branches:
-            read = self._read("--topo-order", f"--max-count={COMMITS_MAX}", f"{onto}..{commit}")
+    def _branch(self, onto: str, commit: str, base: str) -> _Branch:
+        known = self._branches.get(commit)
+        if known is None or (known.base and self.objects.contains(onto, base)):
+            asked = ("--topo-order", f"--max-count={COMMITS_MAX}")
+            read = self._read(*asked, f"{onto}..{commit}")
+            if lacks_base := base in {name for name, _ in read}:
+                read = self._read(*asked, f"{base}..{commit}")
             own = [
                 AgentCommit(subject, text, _written(author))
                 for (_, parents), (author, subject, text) in reversed(read.items())
@@ -552,7 +563,7 @@ class Builder:
             ]
             newest = next(iter(read.values()), None) or self._about(commit)
             parents = frozenset(each for _, named in read for each in named.split(" "))
-            self._branches[commit] = _Branch(newest, own, parents)
+            self._branches[commit] = _Branch(newest, own, parents, base if lacks_base else "")
         return self._branches[commit]
 
     def _read(self, *asked: str) -> dict[tuple[str, str], _About]:

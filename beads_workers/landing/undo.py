@@ -26,9 +26,10 @@ from beads_workers.landing.repository import (
     landing_folder,
 )
 from beads_workers.landing.train import Conflict, PlannedCommit, reverting
-from beads_workers.worktrees.git import GitError
-from beads_workers.worktrees.landed import still_landed
-from beads_workers.worktrees.ledger import LandedCommit
+from beads_workers.worktrees.git import GitError, log_format, rows
+from beads_workers.worktrees.landed import still_landed, trailers
+from beads_workers.worktrees.ledger import LandedCommit, ledger_ref
+from beads_workers.worktrees.movers import moves
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.reuse import wanted_again
 
@@ -271,6 +272,13 @@ def _not_there(repository: LandingRepository, tip: str, asked: str) -> str:
         if asked in (each.issue_id, each.run_id):
             why = "that commit is gone, or was rewritten with other changes"
             return f"{each.issue_id} landed as {each.commit[:12]}, and {why}"
+    asked_for = ("--fixed-strings", f"--grep=Issue: {asked}", log_format("%H", "%B"))
+    began = [f"^{each.commit}" for each in moves(Path(repository.common), repository.ref)[-1:]]
+    read = rows(repository.objects.git("log", "--first-parent", *asked_for, tip, *began), 2)
+    found = next((each for each, text in read if trailers(text).get("Issue") == asked), "")
+    if found:
+        why = f"{ledger_ref(repository.branch)} has no entry for {found[:12]}, which has its name"
+        return f"{why}: 'git revert {found[:12]}' on {repository.branch} takes that back"
     return f"nothing of {asked} is on {repository.branch}"
 
 

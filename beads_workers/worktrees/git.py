@@ -182,6 +182,19 @@ def git_or_none(folder: str, *arguments: str) -> str | None:
     return done.output if done.status == 0 else None
 
 
+def is_ancestor(folder: str, commit: str, of: str) -> bool | None:
+    """Return whether ``commit`` is ``of`` or one of its ancestors; None if one of the two is not
+    there. Raises ``GitError``: git that fails has given none of these answers."""
+    asked = ("merge-base", "--is-ancestor", commit, of)
+    done = call(folder, *asked)
+    if done.status in (0, NONE_THERE):
+        return done.status == 0
+    for name in (commit, of):  # git reports what is not there like any failure.
+        if git_or_none(folder, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}") is None:
+            return None
+    raise failure(asked, done)
+
+
 def argv(arguments: Sequence[str]) -> list[str]:
     """Return the command line of a call, with options that override the user's configuration."""
     return ["git", *OPTIONS, *arguments]

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 
 from beads_workers.core.receipts import INDEPENDENT
 from beads_workers.worktrees import ledger
-from beads_workers.worktrees.git import git, git_or_none, lines, log_format, row_format, rows
+from beads_workers.worktrees.git import (
+    BRANCHES,
+    git,
+    git_or_none,
+    is_ancestor,
+    lines,
+    log_format,
+    row_format,
+    rows,
+)
 from beads_workers.worktrees.ledger import LandedCommit
 
 PREFIX = "bw-landing"
@@ -120,6 +129,16 @@ def _read(commit: str, message: str) -> LandedCommit | None:
         tree += f" {INDEPENDENT}"
     number = int(attempt) if attempt.isdecimal() else 0
     return LandedCommit(commit, issue_id, number, run_id, tree, tuple(undoes.split()))
+
+
+def branches_with(folder: str, commit: str) -> list[str]:
+    """Return the user's own branches that have this commit; none if the commit is gone. Raises
+    ``GitError``."""
+    if is_ancestor(folder, commit, commit) is None:
+        return []
+    asked = ("for-each-ref", row_format("%(refname)"), f"--contains={commit}", "refs/heads/")
+    ours = (f"{LANDING}/", f"refs/heads/{BRANCHES}/")
+    return [name for (name,) in rows(git(folder, *asked), 1) if not name.startswith(ours)]
 
 
 def still_landed(commits: Sequence[LandedCommit]) -> list[LandedCommit]:

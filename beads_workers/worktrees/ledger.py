@@ -18,8 +18,8 @@ from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,
-    call,
     git,
+    is_ancestor,
     is_object,
     lines,
     log_format,
@@ -122,7 +122,7 @@ def moved(
     ``GitError``."""
     there = on_branch(known)
     newest = next(reversed(there), None)
-    if newest is None or newest in seen or _contains(folder, tip, newest):
+    if newest is None or newest in seen or is_ancestor(folder, newest, tip):
         return {}, []
     kept = {*objects(git(folder, "rev-list", "--first-parent", tip))}
     lost = {commit: each for commit, each in there.items() if commit not in kept}
@@ -134,11 +134,6 @@ def moved(
         if (before := lost.pop(by_patch.pop(patch, ""), None)) is not None:
             found[commit] = replace(before, commit=commit, was=before.commit)
     return found, list(lost.values())
-
-
-def _contains(folder: str, tip: str, commit: str) -> bool:
-    # Any other status: the commit itself is gone.
-    return call(folder, "merge-base", "--is-ancestor", commit, tip).status == 0
 
 
 _PATCH = ("diff-tree", "-p", "--no-ext-diff", "--no-textconv", "--stdin", "--root")

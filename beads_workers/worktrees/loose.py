@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from beads_workers.core.model import value
 from beads_workers.worktrees.git import is_object
 
 BYTES_MAX = 4096
@@ -89,21 +90,29 @@ def is_free(common: Path, ref: str) -> bool:
     return name + b"\n" not in packed and name + b"/" not in packed
 
 
-def reflog(common: Path, ref: str) -> list[tuple[str, str]] | None:
-    """Return the moves of a ref, the oldest first: the commit, and git's reason. None if only git
-    can tell."""
+@value
+class Move:
+    """One move of a branch or of a ``HEAD``. ``was``: the commit before; ``who``: name, address and
+    time (epoch seconds)."""
+
+    commit: str
+    was: str
+    why: str
+    who: tuple[str, str, int]
+
+
+_MOVE = re.compile(r"([0-9a-f]+) ([0-9a-f]+) (.*?) ?<(.*)> (\d+) \S+\t?(.*)")
+
+
+def reflog(directory: Path, ref: str) -> list[Move] | None:
+    """Return the moves of a ref, the newest first; None if only git can tell."""
     try:
-        text = (common / "logs" / ref).read_text("utf-8", "surrogateescape")
+        text = (directory / "logs" / ref).read_text("utf-8", "surrogateescape")
     except OSError:
         return None
-    moves = []
-    for row in text.split("\n")[:-1]:
-        about, _, why = row.partition("\t")
-        commit = about[len(about.split(" ", 1)[0]) + 1 :].partition(" ")[0]
-        if not is_object(commit):
-            return None
-        moves.append((commit, why))
-    return moves
+    found = [_MOVE.fullmatch(row) for row in text.split("\n")[-2::-1]]
+    read = [Move(m[2], m[1], m[6], (m[3], m[4], int(m[5]))) for m in found if m]
+    return read if len(read) == len(found) and all(is_object(m.commit) for m in read) else None
 
 
 def places(folder: Path) -> tuple[str, str, str] | None:

@@ -160,8 +160,8 @@ def _recipe(settings: Worktrees) -> str:
     from hashlib import sha256  # It loads OpenSSL, and most worktrees are not made ahead.
 
     rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0)
-    plain = replace(settings, base="", base_name="", base_else="", remote="", rules=rules)
-    about = to_plain(plain)
+    plain = replace(settings, base="", base_name="", base_else="", remote="", on="")
+    about = to_plain(replace(plain, rules=rules))
     return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 

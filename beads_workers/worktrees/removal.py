@@ -22,6 +22,7 @@ from beads_workers.worktrees.git import (
     failure,
     git,
     git_or_none,
+    is_ancestor,
     log_format,
     names,
     objects,
@@ -213,8 +214,7 @@ class Repository:
             if (each.issue_id, each.run_id) != (record.issue_id, record.run_id):
                 continue
             kept = _kept_at(each.issue_id, each.attempt)
-            # The ref may be gone, which git reports like any failure.
-            if call(self.common, "merge-base", "--is-ancestor", tip, kept).status == 0:
+            if is_ancestor(self.common, tip, kept):
                 return True
         return False
 
@@ -229,8 +229,7 @@ class Repository:
         if not any(self._kept(record.issue_id, attempt) for attempt in others):
             return False
         kept = self._kept(record.issue_id, record.attempt)
-        contained = ("merge-base", "--is-ancestor", kept or tip, tip)
-        return call(self.common, *contained).status == 0
+        return is_ancestor(self.common, kept or tip, tip) is True
 
     def _kept(self, issue_id: str, attempt: int) -> str:
         ref = _kept_at(issue_id, attempt)

@@ -239,7 +239,7 @@ def _is_below(folder: str, roots: set[str]) -> bool:
 def recipe(settings: Worktrees) -> str:
     """Return everything else that a worktree depends on, as one text."""
     rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0)
-    plain = replace(settings, reuse=0, rules=rules)
+    plain = replace(settings, reuse=0, on="", rules=rules)
     about = to_plain(replace(plain, base="", base_name="", base_else="", remote=""))
     mask = os.umask(0o022)
     os.umask(mask)

@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from beads_workers.core.journal import Entry, Started, encode
 from beads_workers.core.landing import (
     Add,
     After,
@@ -38,6 +39,7 @@ from beads_workers.core.landing import (
 )
 from beads_workers.landing.repository import landing_folder
 from beads_workers.runtime.lander import LINE_BYTES_MAX
+from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sessions import kill, with_variable
 from beads_workers.worktrees.ledger import entries
 from beads_workers.worktrees.records import Records, WorktreeRecord
@@ -343,6 +345,9 @@ def trespassed(world: LandingWorld) -> Add:
     records = Records(Path(worktrees.state_directory))
     os.close(records.begin(made))
     records.mark(made, Path(git(world.desk, "rev-parse", "--absolute-git-dir")), worktrees)
+    journal = RunDirectory(records.state_directory).run("run-1") / "journal.jsonl"
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(encode(Entry(Started("a", "W1", 1, "run-1.1"), time.time(), 0.0)))
     git(world.desk, "update-ref", f"refs/heads/{BRANCH}", add.commit)
     return add
 
@@ -468,26 +473,20 @@ def test_a_branch_that_a_person_deletes_stands_where_it_was_again(world: Landing
     assert world.files() == [".gitignore", "a", "b", "check", "file"] and program.end() == 0
 
 
-def test_what_a_person_takes_off_the_branch_is_said_and_lands_again(world: LandingWorld) -> None:
-    """But for what has no branch any more."""
-    gone = world.work("gone", {"gone": ""})
-    program = landing(world, gone)
-    program.idle("gone")
-    program.tell(world.work("a", {"a": ""}))
-    program.idle("a")
-    landed = {each.issue_id: each.commit for each in program.of(Landed)}
-    git(world.desk, "checkout", "-q", "--detach")
-    git(world.top, "branch", "-D", gone.branch)
+def test_what_a_person_takes_off_the_branch_is_said_and_stays_off_until_it_is_named(
+    world: LandingWorld,
+) -> None:
+    off = world.work("off", {"off": ""})
+    program = landing(world, off)
+    program.idle("off")
     git(world.top, "branch", "--force", BRANCH, world.start)
     program.tell(world.work("b", {"b": ""}))
-    program.until(lambda news: len(program.of(LanderWarned)) == 2)
-    texts = {
-        text.split(",")[0].split()[-1]: text for text in (w.text for w in program.of(LanderWarned))
-    }
-    assert texts["a"].endswith("is not on it any more; it lands again")
-    assert texts["gone"].endswith(f"'git branch NAME {landed['gone'][:12]}' keeps it")
-    until(lambda: {"a", "b"} <= set(world.files()))
-    assert not program.refused and "gone" not in world.files() and program.end() == 0
+    program.until(lambda news: isinstance(news, LanderWarned) and "land off" in news.text)
+    program.idle("b")
+    assert "b" in world.files() and "off" not in world.files()
+    program.tell(off)
+    until(lambda: {"off", "b"} <= set(world.files()))
+    assert not program.refused and program.end() == 0
 
 
 def test_a_program_that_cannot_sign_pauses_and_goes_on_when_told(world: LandingWorld) -> None:

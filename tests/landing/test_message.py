@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from beads_workers.landing.message import (
     sealed,
 )
 from beads_workers.worktrees.ledger import LandedCommit
+from tests.support.repository import git, make_repository
 
 ADD = Add("app-7", 2, "run-1", "c" * 40, "b" * 40, title="Add the export", labels=("area/io", "p"))
 ME = "An Agent <agent@example.org>"
@@ -198,3 +200,11 @@ def test_a_commit_that_takes_back_says_so_as_git_does() -> None:
     first, _, rest = found.partition("\n\n")
     assert first.startswith('Revert "Write what') and first.endswith('"') and len(first) <= 72
     assert rest == f"This reverts commit {'c' * 40}."
+
+
+def test_git_finds_the_trailers_also_below_a_line_of_scissors(tmp_path: Path) -> None:
+    for title in ("# ------------------------ >8 ------------------------", "plain"):
+        text = sealed(Message(f"{title}\n\nbody"), ["Issue: a"], "")
+        top = make_repository(tmp_path / title[-5:].strip("-"))
+        git(top, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-m", text)
+        assert git(top, "log", "-1", "--format=%(trailers)").strip() == "Issue: a", title

@@ -58,6 +58,20 @@ def test_a_branch_in_the_way_and_a_start_that_is_gone_are_said(world: LandingWor
         world.repository(branch="other", start="nothing")
 
 
+def test_an_integration_branch_in_the_way_goes_once_a_branch_of_the_user_has_all_of_it(
+    world: LandingWorld,
+) -> None:
+    git(world.top, "branch", "foo")
+    foo = world.repository(branch="bw-landing/foo", follows="foo")
+    land(foo, world.work("a", {"a": "1"}))
+    for command in (("branch", "-D", "foo"), ("merge", "-q", "bw-landing/foo")):
+        with pytest.raises(CannotLand, match="a branch bw-landing/foo is in its way"):
+            world.repository(branch="bw-landing/foo/bar")
+        git(world.top, *command)
+    world.repository(branch="bw-landing/foo/bar")
+    assert not git(world.top, "branch", "--list", "bw-landing/foo")
+
+
 def test_issues_called_like_branches_or_unlike_any_have_theirs(world: LandingWorld) -> None:
     """Trap 6: our branch is not below ``bw/``."""
     repository = world.repository()

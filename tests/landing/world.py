@@ -15,6 +15,7 @@ from beads_workers.core.settings import Landing, WorktreeRules, Worktrees
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.repository import LandingRepository
 from tests.support.repository import IDENTITY, git, make_repository
+from tests.support.worktrees import ruled
 
 BRANCH = "bw-landing/main"
 
@@ -38,7 +39,7 @@ class LandingWorld:
 
     def settings(self, verify: str | None = None, **landing: object) -> LanderSettings:
         """As a fleet gives them. The worktrees lie outside of the checkout."""
-        fields = {"branch": BRANCH, "start": self.start, "follows": "main", **landing}
+        lands = ruled(Landing(BRANCH, self.start, "main"), **landing)
         worktrees = Worktrees(
             checkout=str(self.top),
             prefix="",
@@ -49,7 +50,7 @@ class LandingWorld:
             base_name=BRANCH,
             rules=WorktreeRules(disk_floor_bytes=0),
         )
-        return LanderSettings(Landing(**fields), worktrees, "run-1", verify, 1.0)  # type: ignore[arg-type]
+        return LanderSettings(lands, worktrees, "run-1", verify, 1.0)
 
     def repository(self, **landing: object) -> LandingRepository:
         """Opened."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.proof.odd_starts import cases as odd_starts
+from tests.proof.persons import CASES as PERSONS_CASES
 from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
@@ -119,6 +120,7 @@ HOSTILE_GIT = (
 GATES = (sys.executable, "-m", "tests.proof.gates", "--cases", "{size}", "--json", "--progress")
 TRUST = (sys.executable, "-m", "tests.proof.trust", "--cases", "{size}", "--json", "--progress")
 WAITS = (sys.executable, "-m", "tests.proof.waits", "--cases", "{size}", "--json", "--progress")
+PERSONS = (sys.executable, "-m", "tests.proof.persons", "--cases", "{size}", "--json", "--progress")
 SEES = (sys.executable, "-m", "tests.proof.sees", "--cases", "{size}", "--json", "--progress")
 PROPOSALS = (
     sys.executable,
@@ -167,6 +169,7 @@ PARTS: Sequence[Part] = (
     Part("whose", "set-ups and changes of what all share", len(WHOSE_CASES), WHOSE, 30.0),
     Part("trust", "clones, second users, lost folders", TRUST_CASES, TRUST, 1300.0),
     Part("waits", "ends of what waits for a person", len(WAITS_CASES), WAITS, 500.0),
+    Part("persons", "moves of the landing branch", PERSONS_CASES, PERSONS, 60.0),
     Part("night", "issues", 40, NIGHT, 800.0),
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),

@@ -33,7 +33,7 @@ from tests.landing.program import Program
 from tests.landing.test_gate import Lane
 from tests.landing.world import BRANCH, LandingWorld, configure_user
 from tests.support.repository import IDENTITY, git, make_repository
-from tests.support.worktrees import World
+from tests.support.worktrees import World, ruled
 from tests.worktrees.test_reuse import land
 
 PROMISE = "a close has the submodules that its check saw, and everybody can fetch them"
@@ -229,7 +229,7 @@ def worktrees(project: Project, **settings: object) -> World:
     world = World(project.folder / "world")
     project.equip(world.top)
     folder = str(project.folder / "trees")
-    world.settings = replace(world.settings, folder=folder, setup=FILL, **settings)  # type: ignore[arg-type]
+    world.settings = ruled(world.settings, folder=folder, setup=FILL, **settings)
     return world
 
 
@@ -273,7 +273,7 @@ def gates(project: Project) -> tuple[LandingWorld, LanderSettings, str]:
     project.sh(world.desk, FILL)
     verify = f'{SEEN} >"{project.folder}/seen/$(git rev-parse HEAD^{{tree}})"'
     found = world.settings(verify, gate_retry_seconds=0.5)
-    return world, replace(found, worktrees=replace(found.worktrees, setup=FILL)), world.start
+    return world, replace(found, worktrees=ruled(found.worktrees, setup=FILL)), world.start
 
 
 def judged(project: Project, lane: Lane, commit: str) -> list[str]:

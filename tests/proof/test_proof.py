@@ -14,6 +14,7 @@ import pytest
 from tests.proof.__main__ import Proving
 from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.parts import PARTS, ROOT, Part
+from tests.proof.persons import CASES as PERSONS_CASES
 from tests.proof.proposals import PROJECTS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
@@ -63,6 +64,7 @@ def test_full_size_is_what_is_promised() -> None:
         "whose": len(WHOSE_CASES),
         "trust": TRUST_CASES,
         "waits": len(WAITS_CASES),
+        "persons": PERSONS_CASES,
         "night": 40,
         "messages": 2000,
         "resets": 2000,

@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from beads_workers.worktrees.removal import tidy_run
 from tests.landing.program import Program
 from tests.landing.world import LandingWorld, configure_user, use_our_configuration
 from tests.support.repository import git
-from tests.support.worktrees import Place, World
+from tests.support.worktrees import Place, World, ruled
 
 RESULT = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "ok"}
 COMMON = "$(git rev-parse --git-common-dir)"
@@ -56,7 +56,7 @@ Broken = Iterator[str]
 def lander_of(world: LandingWorld, setup: str, verify: str = "true", **landing: object) -> Program:
     """A lander that runs, with this set-up; its run has a folder, as that of a fleet."""
     settings = world.settings(verify, **landing)
-    worktrees = replace(settings.worktrees, setup=setup)
+    worktrees = ruled(settings.worktrees, setup=setup)
     Path(worktrees.state_directory, "runs", settings.run_id).mkdir(parents=True, exist_ok=True)
     return Program(LanderSettings(settings.landing, worktrees, settings.run_id, verify, 1.0))
 

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -93,7 +93,7 @@ class World:
     ) -> Place:
         """Make a worktree, or go on in the last one; raises ``CannotPrepare``."""
         asked = self.asked(issue_id, attempt, worker)
-        worktrees = replace(self.settings, **settings)
+        worktrees = ruled(self.settings, **settings)
         asked = replace(asked, worktrees=worktrees, continues=continues)
         prepare(asked)
         said = json.loads(Path(asked.place_file).read_bytes())
@@ -154,5 +154,8 @@ Ruled = TypeVar("Ruled", Worktrees, Landing)
 
 
 def ruled(settings: Ruled, **rules: Any) -> Ruled:
-    """Return the settings with these of their rules (``WorktreeRules``, ``LandingRules``)."""
-    return replace(settings, rules=replace(settings.rules, **rules))
+    """Return the settings with these values, of their own or of their rules (``WorktreeRules``,
+    ``LandingRules``)."""
+    of_rules = {each.name for each in fields(settings.rules)} & rules.keys()
+    found = replace(settings.rules, **{name: rules.pop(name) for name in of_rules})
+    return replace(settings, rules=found, **rules)

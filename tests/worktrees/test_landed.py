@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.checks import night
+from beads_workers.worktrees.git import GitError, is_ancestor
 from beads_workers.worktrees.landed import landed_commits, merge_command, still_landed
 from beads_workers.worktrees.removal import left_work, tidy_run
 from tests.support.repository import commit, git
@@ -166,3 +168,39 @@ def test_there_may_be_neither_branch(world: World) -> None:
     assert merge_command(str(world.top), "bw-landing/none") == ""
     git(world.top, "branch", "bw-landing/gone", "main")
     assert merge_command(str(world.top), "bw-landing/gone") == "git branch gone bw-landing/gone"
+
+
+# --- the user's branch is there, or not -----------------------------------------------------------
+
+
+def test_a_question_about_a_ref_has_three_answers(world: World) -> None:
+    one = git(world.top, "rev-parse", "main")
+    two = commit(world.top, "two")
+    git(world.top, "branch", "foo", two)
+    asked = [
+        (one, two, True),
+        (two, one, False),
+        (one, "refs/heads/none", None),
+        ("0" * 40, one, None),
+    ]
+    for first, second, answer in asked:
+        assert is_ancestor(str(world.top), first, second) is answer, (first, second)
+    with pytest.raises(GitError):
+        is_ancestor(str(world.top.parent), one, two)
+
+
+@pytest.mark.parametrize("then", [("-D", "foo"), ("-m", "foo", "bar")], ids=["deleted", "renamed"])
+def test_a_merged_feature_branch_that_is_gone_ends_its_night(
+    world: World, then: tuple[str, ...]
+) -> None:
+    git(world.top, "checkout", "-q", "-b", "foo")
+    landed = {"into": None, "branch": "bw-landing/foo", "tip": commit(world.top, "f")}
+    git(world.top, "update-ref", "refs/heads/bw-landing/foo", landed["tip"] or "")
+    git(world.top, "checkout", "-q", "main")
+    git(world.top, "branch", "-m", "foo", "kept")
+    git(world.top, "branch", "-D", "kept")
+    assert not night._is_merged(str(world.top), landed), "only our own branch has it"
+    git(world.top, "branch", "foo", "bw-landing/foo")
+    git(world.top, "merge", "-q", "--no-edit", "foo")
+    git(world.top, "branch", *then)
+    assert night._is_merged(str(world.top), landed)

@@ -129,7 +129,7 @@ def test_a_reflog_is_what_git_says_of_it(own: OwnBranch) -> None:
     said = git(worktree(own), "log", "-g", "--format=%H %gs", ref).splitlines()
     read = loose.reflog(own.common, ref)
     assert read is not None
-    assert [f"{commit} {why}" for commit, why in reversed(read)] == said
+    assert [f"{move.commit} {move.why}" for move in read] == said
     assert loose.reflog(own.common, "refs/heads/none") is None
     (own.common / "logs" / ref).write_text("no reflog\n")
     assert loose.reflog(own.common, ref) is None

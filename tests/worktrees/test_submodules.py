@@ -16,6 +16,7 @@ from beads_workers.worktrees.submodules import is_public, look, restore
 from tests.landing.test_gate import Lane
 from tests.proof.submodules import FILL, Project, attempt, configured, gates, worktrees
 from tests.support.repository import git
+from tests.support.worktrees import ruled
 
 pytestmark = pytest.mark.daily(3)
 
@@ -76,7 +77,7 @@ def test_a_gate_of_another_commit_than_the_tree_names_has_no_verdict(
     world, settings, base = gates(project)
     other = f"{FILL}; git -C libs/lib checkout -q origin/two"
     if who == "setup":
-        settings = replace(settings, worktrees=replace(settings.worktrees, setup=other))
+        settings = replace(settings, worktrees=ruled(settings.worktrees, setup=other))
     else:
         settings = replace(settings, verify=other)
     result = Lane(world, settings).gate(base)

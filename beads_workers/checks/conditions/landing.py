@@ -127,6 +127,11 @@ CONDITIONS = (
         "the landing branch is checked out nowhere", _of_both(landing.held_elsewhere), NO_LAND
     ),
     _landing(
+        "what waits to land was made for the branch on which work lands",
+        _of_both(landing.waits_elsewhere),
+        NO_LAND,
+    ),
+    _landing(
         "the remote on which work lands answers, takes a push without a prompt, and has all that"
         " has landed here",
         _remote,
