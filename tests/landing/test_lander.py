@@ -334,6 +334,13 @@ def test_gates_that_are_killed_five_times_convict_nobody_and_it_lands(world: Lan
     assert program.end() == 0
 
 
+def under_way(records: Records) -> None:
+    """The journal says that an attempt at ``a`` has begun."""
+    journal = RunDirectory(records.state_directory).run("run-1") / "journal.jsonl"
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(encode(Entry(Started("a", "W1", 1, "run-1.1"), time.time(), 0.0)))
+
+
 def trespassed(world: LandingWorld) -> Add:
     """An attempt that has put its work on the integration branch by itself."""
     world.repository()
@@ -345,9 +352,7 @@ def trespassed(world: LandingWorld) -> Add:
     records = Records(Path(worktrees.state_directory))
     os.close(records.begin(made))
     records.mark(made, Path(git(world.desk, "rev-parse", "--absolute-git-dir")), worktrees)
-    journal = RunDirectory(records.state_directory).run("run-1") / "journal.jsonl"
-    journal.parent.mkdir(parents=True)
-    journal.write_bytes(encode(Entry(Started("a", "W1", 1, "run-1.1"), time.time(), 0.0)))
+    under_way(records)
     git(world.desk, "update-ref", f"refs/heads/{BRANCH}", add.commit)
     return add
 
@@ -623,6 +628,7 @@ def test_an_attempt_that_moves_the_branch_itself_lands_nothing(
     os.close(records.begin(made))
     directory = Path(git(Path(made.path), "rev-parse", "--absolute-git-dir"))
     records.mark(made, directory, world.settings().worktrees)
+    under_way(records)
     worktree = Path(made.path)
     git(worktree, "checkout", "-q", BRANCH)
     taken = world.commit(worktree, {"broken": ""})

@@ -36,7 +36,7 @@ from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Called, Fleet, call
 from tests.support.mortal_git import MortalProgram
 from tests.support.repository import git, make_repository
-from tests.support.worktrees import World, start_preparation
+from tests.support.worktrees import World, ruled, start_preparation
 
 PATIENCE = 40.0
 LEAVES_SECONDS = 4.0
@@ -290,7 +290,7 @@ class MakesWorktree(Scenario):
         self.world = World(self.live)
         configure_user(self.world.top, "tester")
         (self.world.top / ".env").write_text("secret\n")
-        self.worktrees = {**asdict(self.world.settings), "copy": (".env",)}
+        self.worktrees = asdict(ruled(self.world.settings, copy=(".env",)))
 
     def _asked(self) -> str:
         asked = self.world.asked("i-1")

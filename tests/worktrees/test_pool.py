@@ -46,7 +46,7 @@ def world(tmp_path: Path) -> World:
 
 def ahead(world: World, **settings: Any) -> WorktreeRecord:
     """Make one ahead."""
-    return make(replace(world.settings, **settings), world.records, world.run_id)
+    return make(ruled(world.settings, **settings), world.records, world.run_id)
 
 
 def setups(place: Place) -> int:

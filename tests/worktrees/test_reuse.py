@@ -614,7 +614,7 @@ def setups(place: Place) -> list[str]:
 
 
 def again_with(world: World, **settings: Any) -> Place:
-    world.settings = replace(world.settings, **settings)
+    world.settings = ruled(world.settings, **settings)
     return after(world, _write("node_modules.local/.cache/file"))[1]
 
 
