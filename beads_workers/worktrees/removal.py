@@ -222,14 +222,16 @@ class Repository:
         """Return whether the issue has landed from another attempt since, so that nobody needs this
         one. Its commits are kept by a ref when it is removed. Raises ``GitError``.
 
-        Return False if another commit has that ref, or if the attempt's number was reused.
+        A number of an attempt may be used again: then only the commits tell the two apart.
         """
-        others = {e.attempt for e in self._landed(record.base) if e.issue_id == record.issue_id}
-        others.discard(record.attempt)
-        if not any(self._kept(record.issue_id, attempt) for attempt in others):
-            return False
-        kept = self._kept(record.issue_id, record.attempt)
-        return is_ancestor(self.common, kept or tip, tip) is True
+        for attempt in {
+            e.attempt for e in self._landed(record.base) if e.issue_id == record.issue_id
+        }:
+            kept = self._kept(record.issue_id, attempt)
+            is_other = attempt != record.attempt or is_ancestor(self.common, kept, tip) is False
+            if kept and is_other:
+                return True
+        return False
 
     def _kept(self, issue_id: str, attempt: int) -> str:
         ref = _kept_at(issue_id, attempt)
@@ -744,7 +746,10 @@ def _remove_branch(worktree: Worktree) -> None:
         return
     record, tip = worktree.record, worktree.tip
     if worktree.found.superseded:
-        git(record.common, "update-ref", _kept_at(record.issue_id, record.attempt), tip)
+        ref = _kept_at(record.issue_id, record.attempt)
+        if is_ancestor(record.common, ref, tip) is False:
+            ref += f".{tip[:12]}"  # The attempt's number was used again.
+        git(record.common, "update-ref", ref, tip)
     unlock(record.common, f"refs/heads/{record.branch}")
     # With the commit that we checked: a branch that has moved since is not deleted.
     git(record.common, "update-ref", "-d", f"refs/heads/{record.branch}", tip)

@@ -81,6 +81,20 @@ def test_an_attempt_whose_issue_landed_from_a_later_one_goes_and_its_commits_are
     assert git(world.top, "rev-parse", "refs/bw/attempts/a/1") == left
 
 
+def test_an_attempt_whose_number_landed_from_another_one_goes_and_its_commits_are_kept(
+    world: World, place: Place
+) -> None:
+    """It was killed and not charged, so the next one had its number, and has the ref now."""
+    left = git(world.top, "rev-parse", "bw/a/1")
+    other = git(world.top, "commit-tree", "main^{tree}", "-p", "main", "-m", "again")
+    git(world.top, "update-ref", "refs/bw/attempts/a/1", other)
+    land(world, other, Run="another")
+    tidy_run(world.state, "another")
+    assert world.branches() == [] and not place.folder.exists()
+    assert git(world.top, "rev-parse", f"refs/bw/attempts/a/1.{left[:12]}") == left
+    assert git(world.top, "rev-parse", "refs/bw/attempts/a/1") == other
+
+
 def test_what_was_committed_after_it_landed_is_work(world: World, place: Place) -> None:
     land(world)
     commit(place.folder, "later")
