@@ -25,17 +25,19 @@ ACCOUNTS = "accounts"
 
 @dataclass(slots=True)
 class Account:
-    """``running``: the attempts under way, with their models; ``answered``: those that the model
-    has answered. ``allowed``: how many at once while it ramps up after a canary; None for any
-    number. ``utilization``: of the fullest window, 0..1, as the agent reports it."""
+    """An account of an agent, with its closures and the attempts on it."""
 
     account_id: AccountId
     agent: str
     closed: dict[str, Closed] = field(default_factory=dict)
+    # The attempts under way, with their models.
     running: dict[IssueId, str] = field(default_factory=dict)
+    # Those attempts that the model has answered.
     answered: set[IssueId] = field(default_factory=set)
     canary: IssueId | None = None
+    # How many at once while it ramps up after a canary; None for any number.
     allowed: int | None = None
+    # Of the fullest window, 0 to 1, as the agent reports it.
     utilization: float = 0.0
 
     def closed_for(self, model: str) -> Closed | None:

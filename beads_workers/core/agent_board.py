@@ -25,13 +25,14 @@ FLAGGED_MAX = 200
 
 @dataclass(slots=True)
 class AgentBoard:
-    """``closed``: by account and model.
-    ``agents``: by name, with how full their accounts' fullest windows are (0 to 1, None if they do
-    not say). ``flagged``: what a person should look at, by the issue whose last attempt says so."""
+    """A fold, part of ``snapshot.Board``: the accounts of agents, and what the work has cost."""
 
+    # By name, with how full their accounts' fullest windows are (0 to 1, None if they do not say).
     agents: dict[str, float | None] = field(default_factory=dict)
+    # By account and model.
     closed: dict[tuple[str, str], rec.AccountClosed] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    # What a person should look at, by the issue whose last attempt says so.
     flagged: dict[str, rec.Finished] = field(default_factory=dict)
     budget: str = ""
     _working: dict[str, str] = field(default_factory=dict)

@@ -22,71 +22,78 @@ from beads_workers.core.settings import Asking
 
 @value
 class AgentSpec:
-    """``adapter``: one of ``agents.adapters``; ``name``: the user's name for it.
+    """An agent, with how it is to be run."""
 
-    ``prices``: dollars for a million tokens (input, output, cached input), by a pattern of models.
-    ``prompt``: the user's template, "" for ours; ``program``: likewise, "" for the adapter's.
-    """
-
+    # The user's name for it.
     name: str
+    # One of ``agents.adapters``.
     adapter: str
     model: str = ""
     arguments: tuple[str, ...] = ()
+    # Dollars for a million tokens (input, output, cached input), by a pattern of models.
     prices: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    # The user's template; "" for ours.
     prompt: str = ""
+    # The user's program; "" for the adapter's.
     program: str = ""
 
 
 @value
 class Assignment:
-    """``issue``: as the tracker shows it (JSON object).
-    ``earlier``: the receipt of the attempt before this one, whose session goes on with ``resumes``.
-    ``allows_no_change``: the issue says that nothing may have to be changed. ``money``: dollars
-    that are left for it; None: no budget.
-    ``guards``: a folder of ours; ``usage_file``: the file to which usage is written as it comes;
-    ``runs``: the folder with the journals of all runs, "" for none. ``repair``: why its branch did
-    not land. ``may_ask``: a person answers questions. ``question``: what it asked at ``asked_at``
-    (epoch seconds), if it is not done since: newer comments of ``issue`` answer it. ``trailers``:
-    trailers of the commit that is made of what the attempt leaves, and ``pushes_submodules``, as in
-    ``Worktrees``."""
+    """The input of an agent's attempt."""
 
     issue_id: str
     title: str
+    # As the tracker shows it (JSON object).
     issue: Mapping[str, Any] = field(hash=False)
     attempt: int
     request_id: str
     run_id: str
     worker_id: str
     agent: AgentSpec
+    # A folder of ours.
     guards: str
+    # The file to which usage is written as it comes.
     usage_file: str
+    # The folder with the journals of all runs; "" for none.
     runs: str = ""
     review: AgentSpec | None = None
     verify: str | None = None
     independent: bool = False
     asking: Asking = field(default_factory=Asking)
     term_seconds: float = 5.0
+    # The issue says that nothing may have to be changed.
     allows_no_change: bool = False
+    # The receipt of the attempt before this one, whose session goes on with ``resumes``.
     earlier: Receipt | None = None
     error: str = ""
     resumes: bool = False
+    # Dollars that are left for it; None: no budget.
     money: float | None = None
+    # Why its branch did not land.
     repair: Mend | None = None
+    # A person answers questions.
     may_ask: bool = False
+    # What it asked at ``asked_at``, if it is not done since: newer comments of ``issue`` answer it.
     question: str = ""
+    # Epoch seconds.
     asked_at: float = 0.0
+    # Of the commit that is made of what the attempt leaves, as in ``Worktrees``.
     trailers: tuple[str, ...] = OWN_TRAILERS
+    # As in ``WorktreeRules``.
     pushes_submodules: bool = False
 
 
 @value
 class AttemptAnswer:
-    """``outcome``: as in DONE and FAILED; ``error``: one line. ``unprepared``: see
-    ``model.Outcome``."""
+    """The answer of an agent's attempt, at its end."""
 
+    # As in DONE and FAILED.
     outcome: OutcomeKind
+    # One line.
     error: str
     receipt: Receipt
+    # See ``model.Outcome``.
     unprepared: bool = False
 
 

@@ -53,15 +53,16 @@ class HangUp:
 class RoundTrip:
     """One round trip: settle, then renew, then take; answered by one ``RoundTripEnded``.
 
-    There is never more than one under way, so all that gathers meanwhile goes into the next:
-    this is where groups come from. ``take`` None: do not ask; 0: only list. ``listen``: issues
-    whose comments are read, after the ``remarks`` are written.
+    There is never more than one under way, so all that gathers meanwhile goes into the next: this
+    is where groups come from.
     """
 
     settlements: tuple[Settlement, ...] = ()
     renew: tuple[IssueId, ...] = ()
+    # None: do not ask; 0: only list.
     take: int | None = None
     skip: frozenset[IssueId] = frozenset()
+    # Issues whose comments are read, after the ``remarks`` are written.
     listen: tuple[IssueId, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
@@ -130,15 +131,15 @@ class TellLander:
 
 @value
 class FoundTask:
-    """``key``: of the job here. ``place``: ``worker``, ``queued``, ``delayed`` or ``blocked``.
+    """A task that ``TasksAsked`` has matched."""
 
-    ``worker_id``: the worker if the task runs; ``message``: the task, as its publisher would write
-    it.
-    """
-
+    # Of the job here.
     key: str
+    # ``worker``, ``queued``, ``delayed`` or ``blocked``.
     place: str
+    # The task, as its publisher would write it.
     message: Mapping[str, Any]
+    # The worker if the task runs.
     worker_id: str = ""
 
 
@@ -153,15 +154,14 @@ class FoundTasks:
 
 @value
 class Answer:
-    """The answer to a control request; ``error`` is empty if all is well.
-
-    ``facts`` and ``found``: what was asked for, if that is more than a line.
-    """
+    """The answer to a control request."""
 
     ticket: Ticket
     text: str = ""
+    # Empty if all is well.
     error: str = ""
     not_found: bool = False
+    # This and ``found``: what was asked for, if that is more than a line.
     facts: Facts | None = None
     found: FoundTasks | None = None
 

@@ -159,23 +159,24 @@ class RecoveryEnded:
 @value
 class RoundTripEnded:
     """The tracker thread has done a ``RoundTrip``; a part that it could not ask has an error and no
-    answer. ``taken`` is None if nothing was to be taken, or if taking failed (``take_error``).
-    ``settle_error``: nothing is known of the settlements, which stay pending. ``renewed`` is None
-    if no lease was to be renewed, or if the tracker could not be asked. ``calls`` and
-    ``call_seconds``: the source's cost in this run so far. ``conversations``: the comments of
-    issues that wait for an answer. ``remarks``: each with the error that kept it from being
-    written, or ""."""
+    answer."""
 
     seconds: float
     settled: tuple[Settled, ...] = ()
+    # If there is one, nothing is known of the settlements, which stay pending.
     settle_error: str = ""
+    # None if nothing was to be taken, or if taking failed (``take_error``).
     taken: Taken | None = None
     take_error: str = ""
     hint: str = ""
+    # None if no lease was to be renewed, or if the tracker could not be asked.
     renewed: Renewed | None = None
+    # This and ``call_seconds``: the source's cost in this run so far.
     calls: int = 0
     call_seconds: float = 0.0
+    # The comments of issues that wait for an answer.
     conversations: tuple[Conversation, ...] = ()
+    # Each with the error that kept it from being written, or "".
     remarks: tuple[tuple[Remark, str], ...] = ()
 
 
@@ -194,14 +195,14 @@ class Withdrawn:
 
 @value
 class StopAsked:
-    """``drain``: running tasks may finish. ``seconds``: time for leaving; 0 kills at once.
+    """The run is to end."""
 
-    ``exit_code``: what the run ends with if nothing else is worse.
-    """
-
+    # Running tasks may finish.
     drain: bool = False
+    # Time for leaving; 0 kills at once.
     seconds: float | None = None
     reason: str = "user_requested"
+    # What the run ends with if nothing else is worse.
     exit_code: int = 0
     why: str = ""
 
@@ -321,17 +322,17 @@ class LanderGone:
 
 @value
 class Degraded:
-    """A condition of the machine that lasts until its ``ConditionRecovered``.
+    """A condition of the machine that lasts until its ``ConditionRecovered``."""
 
-    ``what`` names it, ``text`` is for people, ``todo`` is what they can type. ``stops``: nothing
-    new is taken meanwhile, and no worker is started; what runs goes on. ``gone``: a folder is not
-    there, so that an end need not wait for it.
-    """
-
+    # The name of the condition.
     what: str
+    # For people.
     text: str
+    # What people can type.
     todo: str
+    # Nothing new is taken meanwhile, and no worker is started; what runs goes on.
     stops: bool
+    # A folder is not there, so that an end need not wait for it.
     gone: bool = False
 
 

@@ -14,52 +14,55 @@ NO_FLEET = "none"
 
 @value
 class IssueFacts:
-    """One issue. Seconds count from the moment of the answer; None if there is no such time.
-
-    ``in_flight``: the name of its ``IssueState`` in lower case, empty if it is not in our hands.
-    ``position``: in the queue of claimed issues, 1 is next. ``standing``: the name of its
-    ``Standing`` in lower case, empty if nothing is remembered. ``attempt``: the one under way, or
-    the next one; ``charged`` have been counted. ``pending``: the ``Action`` of its pending write,
-    refused ``pending_tries`` times so far. ``parked``: the accounts of its agents are closed.
-    ``behind``: issues that are to land before it; ``gate_seconds``: for how long the gate has run
-    that it is in, or waits for; ``no_verdict``: why no gate had a verdict on it so far. ``by``: who
-    makes this attempt, the last one, in the place of its usual agent. ``ahead``: the gate's verdict
-    ahead of approval, for people.
-    """
+    """One issue. Seconds count from the moment of the answer; None if there is no such time."""
 
     issue_id: str
+    # The name of its ``IssueState`` in lower case; empty if it is not in our hands.
     in_flight: str = ""
     worker_id: str = ""
     owner_pid: int = 0
     running_seconds: float | None = None
+    # In the queue of claimed issues; 1 is next.
     position: int = 0
+    # The name of its ``Standing`` in lower case; empty if nothing is remembered.
     standing: str = ""
+    # The one under way, or the next one.
     attempt: int = 1
+    # How many attempts have been counted.
     charged: int = 0
     again_seconds: float | None = None
     error: str = ""
+    # The ``Action`` of its pending write.
     pending: str = ""
+    # How often that write was refused so far.
     pending_tries: int = 0
+    # The accounts of its agents are closed.
     parked: bool = False
+    # Issues that are to land before it.
     behind: tuple[str, ...] = ()
+    # For how long the gate has run that it is in, or waits for.
     gate_seconds: float | None = None
+    # Why no gate had a verdict on it so far.
     no_verdict: str = ""
+    # Who makes this attempt, the last one, in the place of its usual agent.
     by: str = ""
+    # The gate's verdict ahead of approval, for people.
     ahead: str = ""
 
 
 @value
 class AccountFacts:
-    """An account of an agent that is closed.
-    ``trouble``, ``model`` and ``todo`` as in ``journal.AccountClosed``. ``until_seconds``: to its
-    reset, if that is known; ``probe_seconds``: until it is tried again."""
+    """An account of an agent that is closed."""
 
     agent: str
+    # This, ``model`` and ``todo``: as in ``journal.AccountClosed``.
     trouble: str
     why: str
     model: str = ""
     todo: str = ""
+    # To its reset, if that is known.
     until_seconds: float | None = None
+    # Until it is tried again.
     probe_seconds: float = 0.0
 
 
@@ -76,39 +79,42 @@ class TrackerTrouble:
 
 @value
 class Facts:
-    """The scheduler. ``state``: of the run, as in ``RunState`` in lower case, or ``none``.
+    """The scheduler."""
 
-    ``state_reason``: why that is so, if there is more to say; ``begins_at``: epoch
-    seconds at which a waiting run begins. ``attempts_max``: 0 if the fleet does
-    not decide that. ``slots``: workers that could have a task, ``busy`` of them have one;
-    ``starting``: processes of ours that are not connected yet. ``unsent``: claimed and not yet with
-    a worker. ``ended``: issues that came to their end in this run, of ``issues_max``.
-    ``look_seconds``: until the tracker is asked again at the latest; None if only an event leads to
-    that. ``listed``: what else could be taken by the last listing, by priority. ``more``: there are
-    more issues than were asked for or fit. ``source_options``: as in ``FleetSettings``.
-    ``accounts``: those of agents that are closed; ``all_closed``: no agent is left that could work.
-    """
-
+    # Of the run, as in ``RunState`` in lower case, or ``none``.
     state: str
     run_id: str = ""
     source: str = ""
     tracker: str = ""
     project: str = ""
     filters: Filters = field(default_factory=Filters)
+    # Zero if the fleet does not decide that.
     attempts_max: int = 0
     issues_max: int | None = None
+    # Issues that came to their end in this run, of ``issues_max``.
     ended: int = 0
+    # Workers that could have a task; ``busy`` of them have one.
     slots: int = 0
     busy: int = 0
+    # Processes of ours that are not connected yet.
     starting: int = 0
+    # Claimed and not yet with a worker.
     unsent: int = 0
+    # Until the tracker is asked again at the latest; None if only an event leads to that.
     look_seconds: float | None = None
+    # What else could be taken by the last listing, by priority.
     listed: tuple[int, ...] = (0, 0, 0, 0, 0)
     trouble: TrackerTrouble | None = None
     issues: tuple[IssueFacts, ...] = ()
+    # There are more issues than were asked for or fit.
     more: bool = False
+    # Why ``state`` is so, if there is more to say.
     state_reason: str = ""
+    # Epoch seconds at which a waiting run begins.
     begins_at: float | None = None
+    # As in ``FleetSettings``.
     source_options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    # Those of agents that are closed.
     accounts: tuple[AccountFacts, ...] = ()
+    # No agent is left that could work.
     all_closed: bool = False

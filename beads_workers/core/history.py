@@ -68,35 +68,36 @@ class Fate(Enum):
 
 @value
 class Attempt:
-    """One try at one issue. ``ended`` is None if no end was recorded.
-
-    ``seconds``: how long it occupied a worker, on our clock, up to the end of the history.
-    ``worker_ms``: as the worker measured it. ``attempt``: the number from 1, as it was told to the
-    worker. ``charged``, ``delay_seconds``: what came after it, as in ``journal.Finished``.
-    ``agent``, ``model``: who worked, "" for a command; ``receipt``: its own report.
-    ``last_progress``: the last progress that it reported. ``was_cut``: the agent was ended
-    while it worked; its usage lacks at most the answer that it was writing.
-    """
+    """One try at one issue."""
 
     request_id: str
     issue_id: str
     title: str
     priority: int
     worker_id: str
+    # The number from 1, as it was told to the worker.
     attempt: int
     began: float
+    # None if no end was recorded.
     ended: float | None
+    # How long it occupied a worker, on our clock, up to the end of the history.
     seconds: float
     outcome: str
     verdict: str = ""
     error: str = ""
+    # As the worker measured it.
     worker_ms: int = 0
+    # This and ``delay_seconds``: what came after it, as in ``journal.Finished``.
     charged: int = 0
     delay_seconds: float = 0.0
+    # This and ``model``: who worked; "" for a command.
     agent: str = ""
     model: str = ""
+    # The agent's own report.
     receipt: Receipt | None = None
+    # The last progress that it reported.
     last_progress: str = ""
+    # The agent was ended while it worked; its usage lacks at most the answer that it was writing.
     was_cut: bool = False
 
     def with_usage(self, found: Receipt | None) -> Attempt:
@@ -131,64 +132,67 @@ class WorkerSpan:
 @value
 class Interval:
     """A stretch of time: the tracker could not be asked, the fleet was paused, or an account was
-    closed.
-
-    ``ended`` is None if it lasts to the end of the history. ``count``: failures in a row. ``name``:
-    of the agent whose account it was.
-    """
+    closed."""
 
     began: float
+    # None if it lasts to the end of the history.
     ended: float | None
     text: str = ""
     remedy: str = ""
+    # Failures in a row.
     count: int = 1
+    # Of the agent whose account it was.
     name: str = ""
 
 
 @value
 class LandingHistory:
-    """The landing of an issue's work on the integration branch, if it came there.
+    """The landing of an issue's work on the integration branch, if it came there."""
 
-    ``commit``: the commit that landed, "" while it has not; ``landed``: when. ``verified``:
-    whether a gate has passed with it inside. ``nothing_new``: it was in the branch already.
-    ``branch``: the attempt's. ``repairs``: how often it went back to its agent. ``gate_runs``:
-    gates that ran with it inside, which took ``gate_seconds`` together; others may have been in
-    them. ``error``: why it was refused last; ``refused``: how often. ``ahead``: the gate's verdict
-    ahead of approval, for people.
-    """
-
+    # The attempt's branch.
     branch: str = ""
+    # The commit that landed; "" while it has not.
     commit: str = ""
+    # When it landed, in seconds of the history.
     landed: float | None = None
+    # Whether a gate has passed with it inside.
     verified: bool = False
     independent: bool = False
+    # It was in the branch already.
     nothing_new: bool = False
+    # How often it went back to its agent.
     repairs: int = 0
+    # How often it was refused.
     refused: int = 0
+    # Why it was refused last.
     error: str = ""
+    # Gates that ran with it inside; others may have been in them.
     gate_runs: int = 0
+    # How long these gates took together.
     gate_seconds: float = 0.0
+    # The gate's verdict ahead of approval, for people.
     ahead: str = ""
 
 
 @dataclass(slots=True)
 class IssueHistory:
-    """One issue. ``seconds``: of all its attempts. ``error``: the last one it failed with.
-
-    ``charged``: attempts that count, earlier runs included. ``earlier``: this run only remembered
-    it, or settled what an earlier one had done. ``landing``: None if nothing of it was to land.
-    """
+    """One issue."""
 
     issue_id: str
     title: str = ""
     priority: int = 2
     fate: Fate = Fate.UNFINISHED
     attempts: int = 0
+    # Attempts that count, earlier runs included.
     charged: int = 0
+    # Of all its attempts.
     seconds: float = 0.0
+    # The last one it failed with.
     error: str = ""
     closed: float | None = None
+    # This run only remembered it, or settled what an earlier one had done.
     earlier: bool = True
+    # None if nothing of it was to land.
     landing: LandingHistory | None = None
 
 
@@ -203,16 +207,7 @@ class Note:
 
 @value
 class History:
-    """The whole history of a run, or of a night: ``core.nights`` adds up those of its runs.
-
-    ``state``: ``running``, ``ended`` (by itself) or ``killed`` (it ended without a word).
-    ``exit_code`` and ``reason`` go with ``ended``. ``seconds``: how long the history is.
-    ``settled``: nothing of it is pending, because a later start has seen to that. ``tracker_calls``
-    and ``tracker_seconds``: what asking the tracker has cost. ``limits``: when agents' accounts
-    were closed; ``waits``: for the time of ``--start-at``. ``found``: usage that this run found of
-    attempts of earlier runs, by request id.
-    ``runs``: the runs of a night, the oldest first; empty for a single run.
-    """
+    """The whole history of a run, or of a night: ``core.nights`` adds up those of its runs."""
 
     run_id: str
     project: str
@@ -221,10 +216,14 @@ class History:
     pid: int
     workers_asked: int
     began_at: float
+    # How long the history is.
     seconds: float
+    # ``running``, ``ended`` (by itself) or ``killed`` (it ended without a word).
     state: str
+    # This and ``reason`` go with ``ended``.
     exit_code: int | None
     reason: str
+    # Nothing of it is pending, because a later start has seen to that.
     settled: bool
     attempts: tuple[Attempt, ...]
     workers: tuple[WorkerSpan, ...]
@@ -233,20 +232,25 @@ class History:
     pauses: tuple[Interval, ...]
     notes: tuple[Note, ...]
     budget: str
+    # This and ``tracker_seconds``: what asking the tracker has cost.
     tracker_calls: int
     tracker_seconds: float
+    # The sums of what landed; None if nothing was to land.
     landing: LandingBoard | None = None
-    """The sums of what landed; None if nothing was to land."""
+    # Sums of the time before ``dropped_seconds``, which the journal was too long to keep.
     dropped: Resumed | None = None
-    """Sums of the time before ``dropped_seconds``, which the journal was too long to keep."""
     dropped_seconds: float = 0.0
+    # Arguments that were typed after the program's name; empty if nobody knows.
     argv: tuple[str, ...] = ()
-    """Arguments that were typed after the program's name; empty if nobody knows."""
+    # When agents' accounts were closed.
     limits: tuple[Interval, ...] = ()
+    # Waits for the time of ``--start-at``.
     waits: tuple[Interval, ...] = ()
+    # Usage that this run found of attempts of earlier runs, by request id.
     found: Mapping[str, Receipt] = field(default_factory=dict)
+    # The run that began the night of this run.
     night_id: str = ""
-    """The run that began the night of this run."""
+    # The runs of a night, the oldest first; empty for a single run.
     runs: tuple[History, ...] = ()
 
     def of_issue(self, issue_id: str) -> list[Attempt]:

@@ -47,29 +47,32 @@ from beads_workers.core.wire import Priority
 
 @dataclass(slots=True)
 class InFlight:
-    """A job that is ours until the tracker knows better: ``issue``, and what no record tells of it.
-
-    ``conn_id``: of the worker that has it, or is to get it; ``lost_conn_id``: of the one that had
-    it when its connection was lost. ``started_at``: when its worker began it. ``cancelled``: why it
-    was taken from its worker, if it was. ``queued_on_worker``: its worker has another task to end
-    before it begins this one. ``overdue``: its time was over long before. ``obeyed``: its worker
-    closed its connection when it was told to stop. ``trace_context``: the W3C headers of its
-    attempt. ``candidate``: the agent that works on it, if one does. ``reached``: the last progress
-    that its worker reported. ``slept``: the machine has slept since its claim.
-    """
+    """A job that is ours until the tracker knows better: ``issue``, and what no record tells of
+    it."""
 
     job: Job
     issue: Issue
+    # Of the worker that has it, or is to get it.
     conn_id: ConnId | None = None
+    # When its worker began it.
     started_at: float = 0.0
+    # Of the worker that had it when its connection was lost.
     lost_conn_id: ConnId | None = None
+    # Why it was taken from its worker, if it was.
     cancelled: str = ""
+    # Its worker has another task to end before it begins this one.
     queued_on_worker: bool = False
+    # Its time was over long before.
     overdue: bool = False
+    # Its worker closed its connection when it was told to stop.
     obeyed: bool = False
+    # The W3C headers of its attempt.
     trace_context: Mapping[str, str] = field(default_factory=dict)
+    # The agent that works on it, if one does.
     candidate: Candidate = NOBODY
+    # The last progress that its worker reported.
     reached: str = ""
+    # The machine has slept since its claim.
     slept: bool = False
 
     @property

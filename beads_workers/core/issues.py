@@ -58,31 +58,30 @@ class RunningAttempt:
 
 @dataclass(slots=True)
 class Issue:
-    """One issue that is in our hands, or has a past.
-
-    ``retry_entry``: its past, as the next run would be told of it; None if there is nothing to
-    tell. ``due``: when it may be taken again, while it is ``COOLING``; on the clock of
-    ``Entry.elapsed``. ``pending``: the write that the tracker is to be asked for, or is being asked
-    for. ``attempt``: the one under way. ``end``: of the last one, until the tracker has answered.
-    ``landed``: where its work is, while the close is pending. ``owner``: pid and start time of a
-    worker that is not ours and has it. ``handed_over``: it may be in progress in nobody's name.
-    ``entries``: the records that still hold, oldest first; applied with ``retry_entry``, they give
-    this issue.
-    """
+    """One issue that is in our hands, or has a past."""
 
     issue_id: str
     state: IssueState = IssueState.ENQUEUED
     standing: Standing = Standing.OPEN
     claimed: rec.Claimed | None = None
     worker_id: str = ""
+    # The one under way.
     attempt: RunningAttempt | None = None
+    # Of the last attempt, until the tracker has answered.
     end: rec.Finished | None = None
+    # The write that the tracker is to be asked for, or is being asked for.
     pending: Action | None = None
+    # It may be in progress in nobody's name.
     handed_over: bool = False
+    # Its past, as the next run would be told of it; None if there is nothing to tell.
     retry_entry: rec.Checkpointed | None = None
+    # When it may be taken again, while it is ``COOLING``; on the clock of ``Entry.elapsed``.
     due: float = 0.0
+    # Pid and start time of a worker that is not ours and has it.
     owner: tuple[int, int] | None = None
+    # The records that still hold, oldest first; applied with ``retry_entry``, they give this issue.
     entries: list[Entry] = field(default_factory=list)
+    # Where its work is, while the close is pending.
     landed: rec.BranchLanded | None = None
 
     @property
@@ -184,17 +183,18 @@ class Issue:
 
 @value
 class Transition:
-    """The change that a record makes. ``issue`` is as it is now, and may be forgotten already.
+    """The change that a record makes."""
 
-    ``before``, ``stood``: its state and its standing until now. ``attempt``: the one that is over,
-    if one is; in a journal that lacks lines, not always with an end of its own. ``end``: of the
-    last attempt, to which the tracker now has answered.
-    """
-
+    # As it is now; it may be forgotten already.
     issue: Issue
+    # Its state until now.
     before: IssueState
+    # Its standing until now.
     stood: Standing
+    # The one that is over, if one is; in a journal that lacks lines, not always with an end of its
+    # own.
     attempt: RunningAttempt | None = None
+    # Of the last attempt, to which the tracker now has answered.
     end: rec.Finished | None = None
 
 

@@ -49,27 +49,28 @@ class LanderSettings:
 
 @value
 class Add:
-    """Land this branch: ``commit`` is its head, ``base`` what it began with; both full names.
-    If it ``awaits`` approval by a person, only gate it (``GatedAhead``).
-
-    ``title``, ``text``, ``issue_type`` and ``labels``: for the commit that lands; ``subject``: of a
-    commit that had landed and was taken back, as it stood there. ``ended_at``: epoch seconds of the
-    attempt's end; with ``priority`` it gives the order. ``repairs``: how often it came back mended.
-    """
+    """Land this branch. If it ``awaits`` approval by a person, only gate it (``GatedAhead``)."""
 
     issue_id: str
     attempt: int
     run_id: str
+    # The branch's head, by its full name.
     commit: str
+    # The commit that the branch began with, by its full name.
     base: str
     branch: str = ""
+    # This, ``text``, ``issue_type`` and ``labels``: for the commit that lands.
     title: str = ""
     text: str = ""
+    # With ``ended_at`` it gives the order.
     priority: int = PRIORITY_DEFAULT
+    # Epoch seconds of the attempt's end.
     ended_at: float = 0.0
+    # How often it came back mended.
     repairs: int = 0
     issue_type: str = "task"
     labels: tuple[str, ...] = ()
+    # Of a commit that had landed and was taken back, as it stood there.
     subject: str = ""
     awaits: bool = False
 
@@ -104,62 +105,70 @@ class Tip:
 
 @value
 class Gate:
-    """A gate begins, or has ended.
-    ``state``: ``began``, ``green``, ``red``, ``none`` (there was no verdict: ``why``), or
-    ``stopped`` (nobody wants its verdict any more). ``kept``: it was not run, because its verdict
-    was known. ``issues``: those in the tree that have not landed, in order; none for the tip
-    itself. ``lane``: 0 and on. ``flaky``: it was red before."""
+    """A gate begins, or has ended."""
 
+    # From 0 on.
     lane: int
+    # ``began``, ``green``, ``red``, ``none`` (there was no verdict: ``why``), or ``stopped``
+    # (nobody wants its verdict any more).
     state: str
     tree: str
+    # Those in the tree that have not landed, in order; none for the tip itself.
     issues: tuple[str, ...] = ()
     seconds: float = 0.0
     why: str = ""
+    # It was red before.
     flaky: bool = False
+    # It was not run, because its verdict was known.
     kept: bool = False
 
 
 @value
 class WithoutVerdict:
-    """No gate had a verdict on a branch alone, for so many ``times`` (the last ``why``).
-    Nobody is blamed, and it is tried again, with no other gate beside it, in so many
-    ``seconds``."""
+    """No gate had a verdict on a branch alone. Nobody is blamed, and it is tried again, with no
+    other gate beside it."""
 
     issue_id: str
     attempt: int
+    # Why there was none the last time.
     why: str
+    # How often there was none.
     times: int
+    # Until it is tried again.
     seconds: float
 
 
 @value
 class GatedAhead:
-    """The gate has a verdict on a branch at this ``commit`` that awaits approval, alone on ``tip``.
+    """The gate has a verdict on a branch that awaits approval.
 
-    ``verdict``: ``green``, or ``none`` (``why``). A red branch, or one that conflicts with the tip,
-    is ``Refused`` as any other. Approved on that tip, the branch lands without another gate.
+    A red branch, or one that conflicts with the tip, is ``Refused`` as any other. Approved on that
+    tip, the branch lands without another gate.
     """
 
     issue_id: str
+    # The commit of the branch that was gated.
     commit: str
+    # ``green``, or ``none`` (``why``).
     verdict: str
+    # The commit that the branch was gated on, alone.
     tip: str
     why: str = ""
 
 
 @value
 class Landed:
-    """A branch is on the integration branch, as ``commit``, read back from the ref.
-    ``verified``: the tree that passed the gate with it inside, "" if there is no gate.
-    ``receipts.INDEPENDENT`` follows the tree if the pass says little. ``contained``: the branch had
-    nothing that was not there already."""
+    """A branch is on the integration branch."""
 
     issue_id: str
     attempt: int
+    # Its commit there, read back from the ref.
     commit: str
+    # The tree that passed the gate with it inside; "" if there is no gate. ``receipts.INDEPENDENT``
+    # follows the tree if the pass says little.
     verified: str = ""
     train: tuple[str, ...] = ()
+    # The branch had nothing that was not there already.
     contained: bool = False
 
 
@@ -167,30 +176,33 @@ class Landed:
 class Refused:
     """A branch cannot land as it is.
 
-    ``why`` is one of four: ``conflict`` (with the tip); ``verify`` (the tip alone is green, with it
-    the gate is red); ``gate`` (the tip alone is green, and with it there was never a verdict,
-    however often and long it was tried: ``text``); ``branch`` (what it names is not there, or git
-    cannot merge it). After ``verify``, if gates are known to be flaky, and after ``gate`` it is
-    tried once more when nobody waits, and ``Landed`` may follow; ``CancelLanding`` prevents that.
-    ``text``: for whoever mends it: files in conflict, or the end of verify's output. ``tip``: the
-    commit that it was tried on. ``against``: issues whose landed work it does not fit.
+    After ``verify`` (see ``why``), if gates are known to be flaky, and after ``gate`` it is tried
+    once more when nobody waits, and ``Landed`` may follow; ``CancelLanding`` prevents that.
     """
 
     issue_id: str
     attempt: int
+    # One of four: ``conflict`` (with the tip); ``verify`` (the tip alone is green, with it the gate
+    # is red); ``gate`` (the tip alone is green, and with it there was never a verdict, however
+    # often and long it was tried: ``text``); ``branch`` (what it names is not there, or git cannot
+    # merge it).
     why: str
+    # For whoever mends it: files in conflict, or the end of verify's output.
     text: str = ""
     files: tuple[str, ...] = ()
+    # The commit that it was tried on.
     tip: str = ""
+    # Issues whose landed work it does not fit.
     against: tuple[str, ...] = ()
 
 
 @value
 class Mend:
-    """For the attempt that mends a refused branch: ``why`` and ``files`` as in ``Refused``;
-    ``tip``: the commit that the branch is to fit."""
+    """For the attempt that mends a refused branch."""
 
+    # This and ``files``: as in ``Refused``.
     why: str
+    # The commit that the branch is to fit.
     tip: str
     files: tuple[str, ...] = ()
 

@@ -23,11 +23,7 @@ KEPT = "kept"
 
 @dataclass(slots=True)
 class LandingBoard:
-    """A fold, part of ``snapshot.Board``. ``running``: by lane, and since when (elapsed seconds).
-
-    ``gates``: how many ran and ended, by ``VERDICTS``, and how many were ``KEPT``; ``last``: the
-    last landings and refusals.
-    """
+    """A fold, part of ``snapshot.Board``: the sums of what landed and of gates."""
 
     branch: str = ""
     tip: str = ""
@@ -41,9 +37,12 @@ class LandingBoard:
     culprits: int = 0
     quarantined: int = 0
     flaky: int = 0
+    # How many ran and ended, by ``VERDICTS``, and how many were ``KEPT``.
     gates: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*VERDICTS, KEPT), 0))
     gate_seconds: float = 0.0
+    # By lane, and since when (elapsed seconds).
     running: dict[int, tuple[rec.GateRan, float]] = field(default_factory=dict)
+    # The last landings and refusals.
     last: deque[tuple[Entry, str]] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
 
     def apply(self, entry: Entry, change: Transition | None = None) -> None:

@@ -153,16 +153,7 @@ def path_of(original: Mapping[str, Any], labels: Sequence[str]) -> str:
 
 @value
 class Job:
-    """A piece of work for a worker. A source builds it from a claimed issue.
-
-    ``original`` is the issue as the tracker showed it (JSON object), handed to commands in
-    ``BW_ISSUE_FILE``. ``command`` is set only if a person attached one to the issue, ``call`` if
-    the issue names a function. ``enqueued_at``: epoch seconds at which the source got it; 0 if that
-    is not known. ``attempt``: its number, if the source counts attempts. ``named``: its sender's
-    name for it, if no worker is to call that. ``script``: one that a context of the fleet runs
-    (``core.scripts``). ``trace_context``: the sender's W3C headers, by name, and untrusted
-    (``core.traces.read_headers``).
-    """
+    """A piece of work for a worker. A source builds it from a claimed issue."""
 
     source: str
     issue_id: IssueId
@@ -171,14 +162,22 @@ class Job:
     issue_type: str = "task"
     labels: tuple[str, ...] = ()
     description: str = ""
+    # Set only if a person attached one to the issue.
     command: tuple[str, ...] | None = None
+    # Set if the issue names a function.
     call: Call | None = None
     timeout_seconds: float | None = None
+    # Its number, if the source counts attempts.
     attempt: int | None = None
+    # The issue as the tracker showed it (JSON object), handed to commands in ``BW_ISSUE_FILE``.
     original: Mapping[str, Any] = field(default_factory=dict)
+    # Epoch seconds at which the source got it; 0 if that is not known.
     enqueued_at: float = 0.0
+    # Its sender's name for it, if no worker is to call that.
     named: Call | None = None
+    # One that a context of the fleet runs (``core.scripts``).
     script: Script | None = None
+    # The sender's W3C headers, by name, and untrusted (``core.traces.read_headers``).
     trace_context: Mapping[str, str] | None = None
 
 
@@ -271,24 +270,25 @@ class OutcomeKind(Enum):
 
 @value
 class Outcome:
-    """``error`` is one line for people; ``retry_after_seconds`` only goes with ``RETRY``.
-
-    With ``SUCCESS`` only: ``note``, one line on what came of the work; ``result``, the JSON text of
-    what a function returned, "" if there is none; ``result_file``, its file if it is too long.
-    ``receipt``: of an agent (a ``receipts.Receipt``), with any outcome. ``unprepared``, with
-    ``RETRY``: no worktree could be made, so that nothing was run, or git or the machine could not
-    commit what was done there. ``occupied``, with ``CANCELLED``: the issue's worktree, because a
-    person stands in it; nothing was run.
-    """
+    """What came of an attempt."""
 
     kind: OutcomeKind
+    # One line for people.
     error: str = ""
+    # Only with ``RETRY``.
     retry_after_seconds: float | None = None
+    # With ``SUCCESS`` only: one line on what came of the work.
     note: str = ""
+    # With ``SUCCESS`` only: the JSON text of what a function returned; "" if there is none.
     result: str = ""
+    # With ``SUCCESS`` only: the file of the result if it is too long.
     result_file: str = ""
+    # Of an agent (a ``receipts.Receipt``), with any outcome.
     receipt: Any = None
+    # With ``RETRY``: no worktree could be made, so that nothing was run, or git or the machine
+    # could not commit what was done there.
     unprepared: bool = False
+    # With ``CANCELLED``: the issue's worktree, because a person stands in it; nothing was run.
     occupied: str = ""
 
 
