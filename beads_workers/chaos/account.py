@@ -25,17 +25,17 @@ Attempt = tuple[str, str, str, int]
 
 @dataclass(slots=True)
 class Life:
-    """One issue over all runs. ``done``: a journal has a success. ``verdict``: of its last attempt.
-
-    ``refused``: why its branch did not land.
-    """
+    """One issue over all runs."""
 
     charged: int = 0
+    # A journal has a success.
     done: bool = False
+    # The verdict of its last attempt.
     verdict: str = ""
     closes: int = 0
     found_closed: int = 0
     running: bool = False
+    # Why its branch did not land.
     refused: str = ""
     outcomes: list[str] = field(default_factory=list)
 

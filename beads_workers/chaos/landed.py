@@ -24,17 +24,18 @@ REF = f"refs/heads/{BRANCH}"
 
 @dataclass(frozen=True, slots=True)
 class LandedHistory:
-    """``values``: every commit that the branch ever pointed to, with its tree, the oldest first.
+    """What git and the records of gates tell about the branch that work lands on."""
 
-    ``carried``: number of its commits that name an issue. ``files``: files of its tip, with
-    content. ``green``: trees that passed a gate. ``pinned``: trains that are still kept.
-    """
-
+    # Every commit that the branch ever pointed to, with its tree, the oldest first.
     values: tuple[tuple[str, str], ...]
     backwards: tuple[str, ...]
+    # By issue, the number of the branch's commits that name it.
     carried: Mapping[str, int]
+    # Files of the branch's tip, with content.
     files: Mapping[str, str]
+    # Trees that passed a gate.
     green: frozenset[str]
+    # Trains that are still kept.
     pinned: tuple[str, ...]
     checkout: tuple[str, ...]
 

@@ -80,16 +80,15 @@ def pace(source: str, only: Target | None, workers: int, *, landing: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """A blow, ``wait_seconds`` after the one before. ``freeze_seconds``: 0 is a kill.
-
-    ``pick``, from 0 to 1, selects one of several victims. ``at_work``: the blow waits until this
-    many workers run a task.
-    """
+    """A blow, ``wait_seconds`` after the one before."""
 
     target: Target
     wait_seconds: float
+    # From 0 to 1; selects one of several victims.
     pick: float
+    # 0 is a kill.
     freeze_seconds: float = 0.0
+    # The blow waits until this many workers run a task.
     at_work: int = 0
 
 

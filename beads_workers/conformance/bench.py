@@ -77,16 +77,15 @@ class NotClaimed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times in seconds.
+    """Times in seconds."""
 
-    ``patience``: wait for what is due; ``quiet``: wait for what must not come. ``hold``: longest
-    time that a READY may be held; ``heartbeat``: longest interval of heartbeats that the kit waits
-    for.
-    """
-
+    # Wait for what is due.
     patience: float = 10.0
+    # Wait for what must not come.
     quiet: float = 0.6
+    # Longest time that a READY may be held.
     hold: float = 60.0
+    # Longest interval of heartbeats that the kit waits for.
     heartbeat: float = 5.0
 
 

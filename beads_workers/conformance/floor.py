@@ -81,11 +81,7 @@ class Book:
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """One worker of the kit. ``says``: fields of its READY; {} for version 1.
-
-    Its ``version`` is in all messages of the worker. ``queued``: tasks behind the current one.
-    ``may_end``: the case expects SHUTDOWN.
-    """
+    """One worker of the kit."""
 
     link: PeerLink
     process: subprocess.Popen[bytes]
@@ -93,10 +89,13 @@ class Peer:
     book: Book
     timing: Timing
     worker_id: str
+    # Fields of its READY; {} for version 1. Their ``version`` is in all messages of the worker.
     says: Mapping[str, Any]
     called: str = ""
     task: Message | None = None
+    # Tasks behind the current one.
     queued: list[Message] = field(default_factory=list)
+    # The case expects SHUTDOWN.
     may_end: bool = False
 
     def say(self, kind: str, **fields: object) -> None:

@@ -40,17 +40,16 @@ class Breach(Exception):
 
 @dataclass(slots=True)
 class PeerLink:
-    """One connection. ``framing``, ``fields``, ``additions``: requirements that the peer breaks.
-
-    They are broken by an invalid line, by an invalid message, and by one without the additions of
-    1.1. ``arrow``: mark of the peer's lines in a transcript, ``>`` for a worker's.
-    """
+    """One connection."""
 
     socket: socket.socket
     transcript: list[str]
+    # ``framing``, ``fields`` and ``additions``: requirements that the peer breaks, by an invalid
+    # line, by an invalid message, and by one without the additions of 1.1.
     framing: str
     fields: str
     additions: str
+    # Mark of the peer's lines in a transcript, ``>`` for a worker's.
     arrow: str
     received: list[Message] = field(default_factory=list)
     """All messages of the peer."""

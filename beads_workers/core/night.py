@@ -11,19 +11,18 @@ from beads_workers.core.model import value
 
 @value
 class NightSoFar:
-    """What the earlier runs of a night leave to the next one.
+    """What the earlier runs of a night leave to the next one."""
 
-    ``first``: id of the run that began the night; "" if the next one begins it. ``runs``: how many
-    there were; ``began_at``: when the first began, in epoch seconds. ``money`` (dollars) and
-    ``tokens``: what their agents used; ``cut``: how many of them were killed, whose last answer is
-    not in that.
-    """
-
+    # Id of the run that began the night; "" if the next one begins it.
     first: str = ""
+    # How many there were.
     runs: int = 0
+    # When the first began, in epoch seconds.
     began_at: float = 0.0
+    # ``money`` (dollars) and ``tokens``: what their agents used.
     money: float = 0.0
     tokens: int = 0
+    # How many of their agents were killed, whose last answer is not in ``money`` and ``tokens``.
     cut: int = 0
 
 

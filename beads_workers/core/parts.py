@@ -21,16 +21,13 @@ from beads_workers.core.traces import Traces
 
 @dataclass(slots=True)
 class Parts:
-    """``state``: of the run, changed only by ``Ending``; ``state_reason``: why.
-
-    ``reason``: of the coming SHUTDOWN. ``self_claiming``: on this source a plain v1 worker claims
-    and closes by itself. ``listed``: the last listing; kept by ``ClaimScheduler``. ``push``: a push
-    source: work arrives by itself, and a publisher waits for its answer.
-    """
+    """The parts of one orchestrator, and the state of its run."""
 
     settings: FleetSettings
     run_id: str
+    # On this source a plain v1 worker claims and closes by itself.
     self_claiming: bool
+    # A push source: work arrives by itself, and a publisher waits for its answer.
     push: bool
     effects: Effects
     registry: ConnectionRegistry
@@ -46,9 +43,13 @@ class Parts:
     leases: Leases
     landings: Landings
     questions: Questions
+    # The state of the run, changed only by ``Ending``.
     state: RunState = RunState.RECOVERING
+    # Why the run is in this state.
     state_reason: str = ""
+    # The reason of the coming SHUTDOWN.
     reason: str = "user_requested"
+    # The last listing; kept by ``ClaimScheduler``.
     listed: Listed = field(default_factory=Listed)
 
     def slots(self) -> int:

@@ -32,22 +32,21 @@ class StepKind(Enum):
 
 @value
 class Step:
-    """One program, or one ``call``. ``environment`` is added to the worker's own.
-
-    ``stdin``: what the program reads before it meets the end; None is ``/dev/null``.
-    ``place_file``: the file in which an earlier PREPARE step left the folder to run in, and further
-    environment; None: the project's folder. ``speaks``: its stdout is the result of the task.
-    ``is_attempt``: it is an attempt of an agent, which prints its progress and one answer
-    (``core.assignment``).
-    """
+    """One program, or one ``call``."""
 
     kind: StepKind
     argv: tuple[str, ...]
+    # Added to the worker's own.
     environment: Mapping[str, str] = field(default_factory=dict)
+    # What the program reads before it meets the end; None is ``/dev/null``.
     stdin: str | None = None
+    # The file in which an earlier PREPARE step left the folder to run in, and further environment;
+    # None: the project's folder.
     place_file: str | None = None
     call: Call | None = None
+    # Its stdout is the result of the task.
     speaks: bool = False
+    # It is an attempt of an agent, which prints its progress and one answer (``core.assignment``).
     is_attempt: bool = False
 
     @property
@@ -72,28 +71,28 @@ class LogCopy:
 
 @value
 class Plan:
-    """The steps of one task, each run only after the one before it has succeeded.
-
-    ``close`` and ``release`` are set only if the worker itself holds the claim: exactly one of them
-    ends a task that was claimed and not handed back with FAILED. ``issue_file`` (a path) is to hold
-    ``issue_text`` before the first step starts. ``log_file`` collects the output, which goes to
-    ``output_file`` first while there is no log yet; a log longer than ``log_bytes_max`` loses its
-    middle. ``result_file``: the file for a result that is too long to be sent. ``progress_file``:
-    the file in which its programs may report progress. ``log_copy``: a second place for the output.
-    ``secrets``: texts that are masked in all output, the longest first.
-    """
+    """The steps of one task, each run only after the one before it has succeeded."""
 
     steps: tuple[Step, ...]
+    # A path; the file is to hold ``issue_text`` before the first step starts.
     issue_file: str
     issue_text: str
+    # It collects the output, which goes to ``output_file`` first while there is no log yet.
     log_file: str
     output_file: str
+    # A log that is longer loses its middle.
     log_bytes_max: int = limits.LOG_BYTES_MAX
+    # ``close`` and ``release`` are set only if the worker itself holds the claim: exactly one of
+    # them ends a task that was claimed and not handed back with FAILED.
     close: Step | None = None
     release: Step | None = None
+    # The file for a result that is too long to be sent.
     result_file: str = ""
+    # The file in which its programs may report progress.
     progress_file: str = ""
+    # A second place for the output.
     log_copy: LogCopy | None = None
+    # Texts that are masked in all output, the longest first.
     secrets: tuple[str, ...] = ()
 
 

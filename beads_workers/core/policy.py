@@ -44,16 +44,14 @@ class Policy:
 
 @value
 class AttemptHistory:
-    """Traces of earlier attempts at this job, which survive restarts through the journal.
-
-    ``unprepared``: attempts in a row without a worktree, all for ``reason``, the last error.
-    ``questions``: how many its attempts have asked so far.
-    """
+    """Traces of earlier attempts at this job, which survive restarts through the journal."""
 
     charged: int = 0
     free_in_a_row: int = 0
+    # Attempts in a row without a worktree, all for ``reason``, the last error.
     unprepared: int = 0
     reason: str = ""
+    # How many its attempts have asked so far.
     questions: int = 0
 
     @property

@@ -30,14 +30,15 @@ class AccountTrouble(Enum):
 
 @value
 class AccountRefusal:
-    """A vendor's refusal of an attempt: ``until`` is the reset, if it was said; ``model``: only
-    this model's window is used up, "" for the whole account. ``doubted``: we worked the reset out
-    from words, or it is later than such a limit can last."""
+    """A vendor's refusal of an attempt."""
 
     trouble: AccountTrouble
     why: str
+    # The reset, if it was said.
     until: float | None = None
+    # Only this model's window is used up; "" for the whole account.
     model: str = ""
+    # We worked the reset out from words, or it is later than such a limit can last.
     doubted: bool = False
 
 
@@ -47,14 +48,15 @@ AccountId = NewType("AccountId", str)
 
 @dataclass(slots=True)
 class Closed:
-    """``probe_at``: when a canary may try.
-    ``refusals``: of canaries in a row, after the reset that was announced. ``told_by``: the run
-    that found out, "" for this one."""
+    """The closure of an account, or of one model's window in it."""
 
     refusal: AccountRefusal
     since: float
+    # When a canary may try.
     probe_at: float
+    # Refusals of canaries in a row, after the reset that was announced.
     refusals: int = 0
+    # The run that found out; "" for this one.
     told_by: str = ""
 
 
@@ -100,58 +102,69 @@ class Tokens:
 
 @value
 class Receipt:
-    """``verdict``: what the adapter made of the end (``agents.events.Kind``); ``why``: one line.
+    """What an agent's attempt says for itself."""
 
-    ``agent``, ``model``, ``session``: who worked, and by which id it can be continued; ``totals``:
-    the session's usage by then, as its adapter wrote it. ``money``: US dollars, None if the agent
-    does not say and no prices are set; ``unpriced``: tokens of runs that are not in it, because
-    their agent was killed before it said any. ``until``: epoch seconds of a reset;
-    ``doubted``: as in ``AccountRefusal``. ``window``: which limit that is, for people;
-    ``limited_model``: the only model that it closes. ``branch``,
-    ``commits`` (the newest last), ``diffstat``: the work; ``base``, ``head``: the commit that it
-    began with, and the last one; ``tree``: of ``head``; ``verify`` and ``verified``: the command,
-    and whether it passed on that tree; ``independent``: it passes whatever is in the sources.
-    ``rounds``: how often the agent was asked to mend the work. ``refused``: the other agent whose
-    account was closed, its reviewer's; "" for ``agent``. ``denied``: tools that were refused.
-    ``message``: its last words. ``lesson``: what the next attempt should know: the tail of verify's
-    output, a reviewer's remarks. ``question``: what it asks a person, with the choices;
-    ``call``: the call of a tool by which it asks, and at which its session waits.
-    ``flags``: what a person should look at in the morning. ``instead_of``: whose last attempt it
-    is (``Candidate``). ``was_cut``: an agent's process was ended before its result, so the usage
-    may lack the answer that it was writing.
-    """
-
+    # What the adapter made of the end (``agents.events.Kind``).
     verdict: str = ""
+    # One line.
     why: str = ""
+    # ``agent`` and ``model``: who worked.
     agent: str = ""
     model: str = ""
+    # The id by which its session can be continued.
     session: str = ""
+    # The session's usage by then, as its adapter wrote it.
     totals: Mapping[str, Any] = field(default_factory=dict, hash=False)
     usage: Mapping[str, Tokens] = field(default_factory=dict, hash=False)
+    # US dollars; None if the agent does not say and no prices are set.
     money: float | None = None
+    # Tokens of runs that are not in ``money``, because their agent was killed before it said any.
     unpriced: int = 0
+    # Epoch seconds of a reset.
     until: float | None = None
+    # As in ``AccountRefusal``.
     doubted: bool = False
+    # Which limit was met, for people.
     window: str = ""
+    # The only model that the limit closes.
     limited_model: str = ""
+    # ``branch``, ``commits`` and ``diffstat``: the work.
     branch: str = ""
+    # The commit that the work began with.
     base: str = ""
+    # The last commit of the work.
     head: str = ""
+    # The newest last.
     commits: tuple[str, ...] = ()
     diffstat: str = ""
+    # The tree of ``head``.
     tree: str = ""
+    # The command that checks the work.
     verify: str = ""
+    # Whether ``verify`` passed on ``tree``.
     verified: bool = False
+    # ``verify`` passes whatever is in the sources.
     independent: bool = False
+    # How often the agent was asked to mend the work.
     rounds: int = 0
+    # The other agent whose account was closed, its reviewer's; "" for ``agent``.
     refused: str = ""
+    # Tools that were refused.
     denied: tuple[str, ...] = ()
+    # The agent's last words.
     message: str = ""
+    # What the next attempt should know: the tail of verify's output, a reviewer's remarks.
     lesson: str = ""
+    # What the agent asks a person, with the choices.
     question: str = ""
+    # The call of a tool by which it asks, and at which its session waits.
     call: str = ""
+    # What a person should look at in the morning.
     flags: tuple[str, ...] = ()
+    # Whose last attempt it is (``Candidate``).
     instead_of: str = ""
+    # An agent's process was ended before its result, so the usage may lack the answer that it was
+    # writing.
     was_cut: bool = False
 
     @property

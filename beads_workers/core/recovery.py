@@ -22,19 +22,20 @@ from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, parse
 
 @dataclass(slots=True)
 class RecoveryState:
-    """``last_call``: pid and start time of a tracker process whose end was not recorded.
-    ``has_checkpoint``: the checkpoint was complete, so that older runs add nothing to
-    ``retry_entries``. ``taken``: every issue that the run claimed, whatever became of it."""
+    """The state that a run left, from its journal alone."""
 
     run_id: str = ""
     actor: str = ""
     socket: str = ""
     issues: Issues = field(default_factory=Issues)
+    # Pid and start time of a tracker process whose end was not recorded.
     last_call: tuple[int, int] | None = None
+    # The checkpoint was complete, so that older runs add nothing to ``retry_entries``.
     has_checkpoint: bool = False
     lands: bool = False
     approves: bool = False
     ended: rec.RunEnded | None = None
+    # Every issue that the run claimed, whatever became of it.
     taken: set[str] = field(default_factory=set)
 
     def apply(self, entry: Entry) -> None:

@@ -26,15 +26,17 @@ LINGER = "linger"
 
 @dataclass(slots=True)
 class PendingWrite:
-    """``at``: when it became pending.
-    ``not_before``: back-off after failures of this one issue; ``since``: the first failure.
-    ``slept``: the machine has slept since."""
+    """A settlement that is to be written."""
 
     settlement: Settlement
+    # When it became pending.
     at: float
     tries: int = 0
+    # Time of the first failure.
     since: float | None = None
+    # Back-off after failures of this one issue.
     not_before: float = 0.0
+    # The machine has slept since it became pending.
     slept: bool = False
 
 

@@ -25,33 +25,32 @@ AUDIT_PATH = "hero.script"
 
 @value
 class ResourceLimits:
-    """Limits of one process of a command; None: as much as its worker.
+    """Limits of one process of a command; None: as much as its worker."""
 
-    ``cpu_seconds``: of processor time. ``memory_bytes``: of address space. ``file_bytes``: the size
-    of each file that it writes, its output's too.
-    """
-
+    # Seconds of processor time.
     cpu_seconds: int | None = None
+    # Bytes of address space.
     memory_bytes: int | None = None
+    # The size of each file that it writes, its output's too.
     file_bytes: int | None = None
 
 
 @value
 class Context:
-    """The way to run scripts of one context. ``command`` finds the script on its stdin.
-
-    ``sandbox``: a program with its options that is given the command as its last arguments, and
-    confines it. ``validator``: a command that finds the script on its stdin before it is run, and
-    refuses it by any exit status but 0. ``env``: variables that its jobs may set, names or
-    beginnings of names with a ``*`` behind; None: not specified.
-    """
+    """The way to run scripts of one context."""
 
     name: str
+    # It finds the script on its stdin.
     command: tuple[str, ...]
+    # A program with its options that is given the command as its last arguments, and confines it.
     sandbox: tuple[str, ...] = ()
+    # A command that finds the script on its stdin before it is run, and refuses it by any exit
+    # status but 0.
     validator: tuple[str, ...] = ()
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     script_bytes_max: int = SCRIPT_BYTES_MAX
+    # Variables that its jobs may set, names or beginnings of names with a ``*`` behind; None: not
+    # specified.
     env: tuple[str, ...] | None = None
 
     def may_set(self, name: str) -> bool:

@@ -74,30 +74,30 @@ class StrongerTry:
 
 @value
 class Agent:
-    """An AI agent: its command line, and the prompt that is piped to it and then closed.
-
-    ``adapter``: one of ``agents.adapters``, which calls the agent and understands its output; ""
-    for an unknown command line, whose exit status is all there is. ``argv``: the whole command,
-    which may hold placeholders; with an adapter only its program counts, and ``arguments`` come
-    behind the adapter's own. ``prompt`` is a template (text, not a path), "" for the usual one.
-    ``prices``: by a pattern of models, dollars for a million tokens (input, output, cached input).
-    ``account``: whose limits it runs into (``core.accounts``). ``at_once``: how many attempts of it
-    may run; None for any number. ``login``: the command that logs it in. ``escalate``: who makes
-    the last attempt in its place; ``reserve``: it works only in the place of others, or if an issue
-    names it.
-    """
+    """An AI agent: its command line, and the prompt that is piped to it and then closed."""
 
     name: str
+    # The whole command, which may hold placeholders; with an adapter only its program counts.
     argv: tuple[str, ...]
+    # A template (text, not a path); "" for the usual one.
     prompt: str
+    # One of ``agents.adapters``, which calls the agent and understands its output; "" for an
+    # unknown command line, whose exit status is all there is.
     adapter: str = ""
     model: str = ""
+    # They come behind the adapter's own.
     arguments: tuple[str, ...] = ()
+    # By a pattern of models, dollars for a million tokens (input, output, cached input).
     prices: Mapping[str, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    # The account whose limits it runs into (``core.accounts``).
     account: str = ""
+    # How many attempts of it may run; None for any number.
     at_once: int | None = None
+    # The command that logs it in.
     login: str = ""
+    # Who makes the last attempt in its place.
     escalate: StrongerTry | None = None
+    # It works only in the place of others, or if an issue names it.
     reserve: bool = False
 
 
@@ -405,31 +405,30 @@ class Work:
 
 @value
 class WorkerSettings:
-    """One worker. ``run_directory`` holds ``logs/`` and ``issues/``; the task runs in ``project``.
-
-    ``actor`` is the run's; a worker that calls ``bd`` itself acts as ``<actor>/<worker_id>``.
-    """
+    """One worker."""
 
     worker_id: str
     socket_path: str
     orchestrator_pid: int
+    # The folder in which the task runs.
     project: str
     run_id: str
+    # It holds ``logs/`` and ``issues/``.
     run_directory: str
+    # The run's; a worker that calls ``bd`` itself acts as ``<actor>/<worker_id>``.
     actor: str
     work: Work
 
 
 @value
 class Tracing:
-    """Export of a span for each attempt. ``seed``: a text that no other run has.
+    """Export of a span for each attempt."""
 
-    ``ratio``: share of the traces that begin here that are recorded; ``follows_parent``: of others,
-    those are recorded that their maker records.
-    """
-
+    # A text that no other run has.
     seed: str
+    # Share of the traces that begin here that are recorded.
     ratio: float = 1.0
+    # Of other traces, those are recorded that their maker records.
     follows_parent: bool = True
 
 

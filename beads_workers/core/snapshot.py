@@ -47,15 +47,17 @@ class ShownWorker:
 
 @dataclass(slots=True)
 class WorkerRow(ShownWorker):
-    """One worker.
-    ``since``: elapsed seconds of the run at which its task began; ``began``: the same for its
-    process. ``finished``: attempts that ended, with any outcome. ``prefetched``: attempts that it
-    was sent beside its task, with the same for each."""
+    """One worker."""
 
+    # Elapsed seconds of the run at which its task began.
     since: float = 0.0
     connected: bool = False
+    # Elapsed seconds of the run at which its process began.
     began: float = 0.0
+    # Attempts that ended, with any outcome.
     finished: int = 0
+    # Attempts that it was sent beside its task, each with the elapsed seconds of the run at that
+    # time.
     prefetched: list[tuple[rec.Started, float]] = field(default_factory=list)
 
     def add_attempt(self, started: rec.Started, since: float) -> None:

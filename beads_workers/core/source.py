@@ -84,35 +84,35 @@ class Action(Enum):
 
 @model.value
 class Settlement:
-    """One pending write.
-
-    ``read_first``: the worker, or the agent in it, may have changed the issue itself, so look
-    before writing. ``handed_over``: it is held without an assignee (after ``HAND_OVER``). ``note``:
-    the reason of a close, or the comment that goes with a quarantine. ``result`` (JSON) and
-    ``result_file`` go with a close: what came of the work, for a tracker that keeps it.
-    ``outcome``: how the attempt went, for a source that answers its own peer; None: there was none.
-    ``unwanted``: somebody has cancelled it, for good. ``by_agent``: an agent worked on it, and may
-    have closed it by itself, which does not count. If the attempt failed, the issue is opened
-    again; if it succeeded, the close gets our ``note``. An issue that somebody else has closed
-    stays as it is. ``run_id``: of the crashed run that holds it; "" for our own. ``shelved``: it
-    may be blocked in nobody's name since an earlier ``SHELVE``, and is ours all the same.
-    ``taken_back``: a person undoes what it has done, so that it is opened again, whoever closed it.
-    ``awaits``: its branch waits for a person's approval.
-    """
+    """One pending write."""
 
     action: Action
     issue_id: model.IssueId
+    # The reason of a close, or the comment that goes with a quarantine.
     note: str = ""
+    # The worker, or the agent in it, may have changed the issue itself, so look before writing.
     read_first: bool = False
+    # It is held without an assignee (after ``HAND_OVER``).
     handed_over: bool = False
+    # ``result`` (JSON) and ``result_file`` go with a close: what came of the work, for a tracker
+    # that keeps it.
     result: str = ""
     result_file: str = ""
+    # How the attempt went, for a source that answers its own peer; None: there was none.
     outcome: model.Outcome | None = None
+    # Somebody has cancelled it, for good.
     unwanted: bool = False
+    # An agent worked on it, and may have closed it by itself, which does not count. If the attempt
+    # failed, the issue is opened again; if it succeeded, the close gets our ``note``. An issue that
+    # somebody else has closed stays as it is.
     by_agent: bool = False
+    # Id of the crashed run that holds it; "" for our own.
     run_id: str = ""
+    # It may be blocked in nobody's name since an earlier ``SHELVE``, and is ours all the same.
     shelved: bool = False
+    # A person undoes what it has done, so that it is opened again, whoever closed it.
     taken_back: bool = False
+    # Its branch waits for a person's approval.
     awaits: bool = False
 
     @property
@@ -215,29 +215,30 @@ class HeldElsewhere:
 
 @model.value
 class Taken:
-    """The answer to ``take``. ``jobs``: claimed for our actor just now, most urgent first.
+    """The answer to ``take``."""
 
-    ``listed``: what else could be taken, bounded, most urgent first. ``more``: the bound cut the
-    listing. ``blocked``: how many open issues wait for another one; None if the tracker was not
-    asked. ``leases``: of the jobs whose claim lapses unless it is renewed. ``reclaimed``: issues
-    that another orchestrator had left, and that are open again. ``waiting``: how many more could be
-    taken that are not ``listed``; ``later``: how many will be by themselves, beside the ``blocked``
-    ones. ``discovered``: issues that only ``Filters.hold_discovered`` keeps from being taken.
-    ``held``: issues in progress elsewhere; None if the tracker was not asked. ``unsure``: more may
-    be claimed in our name than was ever told, until another take, which may be of 0, says
-    otherwise.
-    """
-
+    # Claimed for our actor just now, most urgent first.
     jobs: tuple[model.Job, ...] = ()
+    # What else could be taken, bounded, most urgent first.
     listed: tuple[model.ListedIssue, ...] = ()
+    # The bound cut the listing.
     more: bool = False
+    # How many open issues wait for another one; None if the tracker was not asked.
     blocked: int | None = None
+    # Leases of the jobs whose claim lapses unless it is renewed.
     leases: tuple[Lease, ...] = ()
+    # Issues that another orchestrator had left, and that are open again.
     reclaimed: tuple[Lost, ...] = ()
+    # How many more could be taken that are not ``listed``.
     waiting: int = 0
+    # How many more can be taken later without anybody's help, beside the ``blocked`` ones.
     later: int = 0
+    # Issues that only ``Filters.hold_discovered`` keeps from being taken.
     discovered: tuple[model.IssueId, ...] = ()
+    # Issues in progress elsewhere; None if the tracker was not asked.
     held: tuple[HeldElsewhere, ...] | None = None
+    # More may be claimed in our name than was ever told, until another take, which may be of 0,
+    # says otherwise.
     unsure: bool = False
 
 
@@ -246,40 +247,39 @@ _UNKNOWN = model.Outcome(model.OutcomeKind.SUCCESS)
 
 @model.value
 class CrashedRun:
-    """The writes that an earlier, crashed run left, as its journal tells.
-
-    ``quarantined``: issues that have had their last attempt, each with the note that says so.
-    ``reopened``: those to which that does not apply any more; the tracker may still block them.
-    ``outcomes``: last attempts of which the source was not told; ``unstarted``: issues that were
-    claimed, and given to nobody; ``begun``: attempts of which nobody has heard the end;
-    ``handed_back``: those of ``outcomes`` that were to go back to their senders. ``kept``: not to
-    be touched, because a worker that was not ours may be at work on them. ``by_agents``: those of
-    ``begun`` and of ``outcomes`` on which an agent worked, see ``Settlement.by_agent``.
-    ``to_land``: issues that are done, and whose branches have not landed, each with the note that
-    says so; ``shelved``: issues that are ours although they may be blocked in nobody's name.
-    ``asked``: those of ``quarantined`` that wait for an answer, with the question as their note.
-    ``answered``: those of ``reopened`` that are opened even if they are closed.
-    ``awaiting``: those of ``to_land`` whose branches wait for a person's approval.
-    ``closes_only``: this is a later run's journal of it, which knows only its closes. The other
-    issues may be with a worker that lives on; the run's own journal settles them.
-    """
+    """The writes that an earlier, crashed run left, as its journal tells."""
 
     actor: str
     unclosed: tuple[model.IssueId, ...] = ()
     handed_over: tuple[model.IssueId, ...] = ()
+    # Issues that have had their last attempt, each with the note that says so.
     quarantined: tuple[tuple[model.IssueId, str], ...] = ()
+    # Issues that are not ``quarantined`` any more; the tracker may still block them.
     reopened: tuple[model.IssueId, ...] = ()
+    # Last attempts of which the source was not told.
     outcomes: tuple[tuple[model.IssueId, model.Outcome], ...] = ()
+    # Issues that were claimed, and given to nobody.
     unstarted: tuple[model.IssueId, ...] = ()
+    # Attempts of which nobody has heard the end.
     begun: tuple[model.IssueId, ...] = ()
+    # Those of ``outcomes`` that were to go back to their senders.
     handed_back: tuple[model.IssueId, ...] = ()
+    # Issues not to be touched, because a worker that was not ours may be at work on them.
     kept: tuple[model.IssueId, ...] = ()
+    # Those of ``begun`` and of ``outcomes`` on which an agent worked, see ``Settlement.by_agent``.
     by_agents: tuple[model.IssueId, ...] = ()
+    # Issues that are done, and whose branches have not landed, each with the note that says so.
     to_land: tuple[tuple[model.IssueId, str], ...] = ()
+    # Issues that are ours although they may be blocked in nobody's name.
     shelved: tuple[model.IssueId, ...] = ()
+    # This is a later run's journal of it, which knows only its closes. The other issues may be with
+    # a worker that lives on; the run's own journal settles them.
     closes_only: bool = False
+    # Those of ``quarantined`` that wait for an answer, with the question as their note.
     asked: tuple[model.IssueId, ...] = ()
+    # Those of ``reopened`` that are opened even if they are closed.
     answered: tuple[model.IssueId, ...] = ()
+    # Those of ``to_land`` whose branches wait for a person's approval.
     awaiting: tuple[model.IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[model.IssueId]) -> list[Settlement]:
@@ -317,13 +317,7 @@ class CrashedRun:
 
 @model.value
 class Seen:
-    """An issue as the tracker shows it; only read.
-
-    ``waits_for``: issues that must be finished before it, finished or not. ``parents``: the issues
-    above it, directly; what holds one back holds it back too. Times are texts as the tracker has
-    them. ``calls``: the path of the function that it names, if any; ``has_command``: it brings one.
-    ``hidden_by``: the key that keeps it out of the backlog (``pinned``, ``ephemeral``), if any.
-    """
+    """An issue as the tracker shows it; only read. Times are texts as the tracker has them."""
 
     issue_id: model.IssueId
     title: str
@@ -332,13 +326,18 @@ class Seen:
     priority: int = model.PRIORITY_DEFAULT
     issue_type: str = "task"
     labels: tuple[str, ...] = ()
+    # Issues that must be finished before it, finished or not.
     waits_for: tuple[model.IssueId, ...] = ()
+    # The issues above it, directly; what holds one back holds it back too.
     parents: tuple[model.IssueId, ...] = ()
     deferred_until: str = ""
     closed_at: str = ""
     close_reason: str = ""
+    # The path of the function that it names, if any.
     calls: str = ""
+    # It brings a command.
     has_command: bool = False
+    # The key that keeps it out of the backlog (``pinned``, ``ephemeral``), if any.
     hidden_by: str = ""
 
 
@@ -534,25 +533,24 @@ class Source(Protocol):
 
 @model.value
 class IssueEdit:
-    """What a person writes into an issue; None leaves a field as it is.
-
-    ``status``: ``closed`` closes it, with ``reason``; ``open`` opens it again, whoever closed it.
-    ``depends_on``: further dependencies, each with its type. ``depends_no_more_on``: those that go,
-    of any type. ``command`` and ``timeout_seconds``: its own work, for a tracker that keeps it.
-    """
+    """What a person writes into an issue; None leaves a field as it is."""
 
     title: str | None = None
     description: str | None = None
     notes: str | None = None
     priority: int | None = None
     issue_type: str | None = None
+    # ``closed`` closes it, with ``reason``; ``open`` opens it again, whoever closed it.
     status: str | None = None
     reason: str = ""
     assignee: str | None = None
     added_labels: tuple[str, ...] = ()
     removed_labels: tuple[str, ...] = ()
+    # Further dependencies, each with its type.
     depends_on: tuple[tuple[model.IssueId, str], ...] = ()
+    # Dependencies that go, of any type.
     depends_no_more_on: tuple[model.IssueId, ...] = ()
+    # ``command`` and ``timeout_seconds``: its own work, for a tracker that keeps it.
     command: tuple[str, ...] | None = None
     timeout_seconds: float | None = None
 

@@ -18,18 +18,19 @@ from beads_workers.core.model import value
 
 @dataclass(slots=True)
 class Member:
-    """``pid`` None: not running. ``crashes``: short lives in a row. ``unwanted``: to be dismissed.
-
-    ``refused``: how often in a row the machine had no process for it.
-    """
+    """One of our own workers."""
 
     worker_id: str
+    # None while it is not running.
     pid: int | None = None
     requested: bool = False
     started_at: float = 0.0
+    # Short lives in a row.
     crashes: int = 0
+    # It is to be dismissed.
     unwanted: bool = False
     killed: bool = False
+    # How often in a row the machine had no process for it.
     refused: int = 0
 
 

@@ -83,13 +83,15 @@ def variables(headers: Any) -> dict[str, str]:
 
 @value
 class Traced:
-    """One attempt.
-    ``headers``: for what runs; ``own`` and ``parent``: ``traceparent`` of its span and of the span
-    that it continues, "" if there is none; ``state``: the ``tracestate``."""
+    """The trace context of one attempt."""
 
+    # The headers for what runs.
     headers: Mapping[str, str]
+    # ``own`` and ``parent``: ``traceparent`` of its span and of the span that it continues, "" if
+    # there is none.
     own: str = ""
     parent: str = ""
+    # The ``tracestate``.
     state: str = ""
 
 

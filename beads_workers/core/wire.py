@@ -77,49 +77,43 @@ FEATURES = (GROUPED, CANCEL, HEARTBEAT, STATUS, PAUSE, PRIORITY, BATCH)
 
 @value
 class Ready:
-    """Idle: one READY is answered by exactly one TASK, WAIT or SHUTDOWN.
-
-    ``prefetch_count``: 1.1; how many more TASKs it accepts while it works on one, and begins in
-    their order without another READY. ``heartbeat_seconds``: with ``heartbeat``; it is never silent
-    for longer. ``batch_size``: with ``batch``; how many tasks one BATCH may have, 0 for none.
-    """
+    """Idle: one READY is answered by exactly one TASK, WAIT or SHUTDOWN."""
 
     worker_id: str
     version: str = "1"
     features: frozenset[str] = frozenset()
+    # 1.1; how many more TASKs it accepts while it works on one, and begins in their order without
+    # another READY.
     prefetch_count: int = 0
+    # With ``heartbeat``; it is never silent for longer.
     heartbeat_seconds: float | None = None
+    # With ``batch``; how many tasks one BATCH may have, 0 for none.
     batch_size: int = 0
 
 
 @value
 class Done:
-    """The task succeeded. ``duration_ms`` is None where the peer gave none that makes sense.
-
-    ``result_file``: the path of a file (0600) with the JSON of a result that is too long.
-    ``is_stopping``: 1.1; the worker takes no more tasks, and its READY is answered with SHUTDOWN.
-    ``request_id``: of the TASK, where this is left as a word and not sent. ``receipt``: 1.1; what
-    an agent's attempt says for itself (``core.receipts``).
-    """
+    """The task succeeded."""
 
     issue_id: IssueId
     worker_id: str = ""
+    # None where the peer gave none that makes sense.
     duration_ms: int | None = None
     result: Any = None
+    # The path of a file (0600) with the JSON of a result that is too long.
     result_file: str = ""
+    # 1.1; what an agent's attempt says for itself (``core.receipts``).
     receipt: Mapping[str, Any] | None = None
+    # 1.1; the worker takes no more tasks, and its READY is answered with SHUTDOWN.
     is_stopping: bool = False
+    # That of the TASK, where this is left as a word and not sent.
     request_id: str = ""
     warnings: tuple[str, ...] = ()
 
 
 @value
 class Failed:
-    """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error.
-
-    ``is_stopping`` and ``receipt``: as in DONE. ``request_id``: of the TASK, where it is returned
-    unstarted.
-    """
+    """The task did not succeed; 1.1 says how (``outcome``), a plain v1 FAILED is an error."""
 
     issue_id: IssueId
     worker_id: str = ""
@@ -128,8 +122,10 @@ class Failed:
     outcome: OutcomeKind = OutcomeKind.ERROR
     retry_after_seconds: float | None = None
     error_detail: str = ""
+    # ``receipt`` and ``is_stopping``: as in DONE.
     receipt: Mapping[str, Any] | None = None
     is_stopping: bool = False
+    # That of the TASK, where it is returned unstarted.
     request_id: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -158,16 +154,15 @@ class Aside:
 
 @value
 class Progress(Aside):
-    """How far a task is: ``percent`` 0 to 100, None where nobody knows, and what it does now.
+    """How far a task is, and what it does now."""
 
-    Of an agent also what it has used so far (``tokens``, and ``money`` in dollars where that is
-    known), and how full its account's fullest window is (``utilization``, 0 to 1).
-    """
-
+    # 0 to 100; None where nobody knows.
     percent: int | None = None
     activity: str = ""
+    # What an agent has used so far is in ``tokens`` and, where it is known, in ``money`` (dollars).
     tokens: int | None = None
     money: float | None = None
+    # How full the fullest window of an agent's account is, 0 to 1.
     utilization: float | None = None
 
     @property
@@ -211,12 +206,11 @@ class Resources:
 
 @value
 class Status:
-    """1.1: what a worker does. It changes no state, and the newest wins.
+    """1.1: what a worker does. It changes no state, and the newest wins."""
 
-    ``state``: one of ``STATUS_STATES``. ``issue_id`` and ``request_id``: of its task, "" without.
-    """
-
+    # One of ``STATUS_STATES``.
     state: str
+    # ``issue_id`` and ``request_id``: of its task; "" without one.
     issue_id: IssueId = IssueId("")
     request_id: str = ""
     activity: str = ""
@@ -267,27 +261,26 @@ class Resume:
 
 @value
 class Task:
-    """Work on this issue. From ``description`` on: version 1.1 only.
-
-    ``payload`` may hold ``command`` (list of str: the issue's own), ``issue`` (the tracker's
-    object) or, when it is large, be replaced by ``payload_file`` (path to the same JSON, 0600).
-    ``request_id``: of this attempt alone, so that a TASK that comes once more is known again.
-    ``claims``: who claims and closes, ``Claims``; "" where the worker's features say it. ``v1``:
-    its orchestrator has not said that it speaks 1.1.
-    """
+    """Work on this issue."""
 
     issue_id: IssueId
     priority: int
     title: str
+    # Version 1.1 only, like all fields below.
     description: str = ""
     issue_type: str = "task"
     labels: tuple[str, ...] = ()
     attempt: int = 1
     timeout_seconds: float | None = None
+    # It may hold ``command`` (list of str: the issue's own), ``issue`` (the tracker's object) or,
+    # when it is large, be replaced by ``payload_file`` (path to the same JSON, 0600).
     payload: Mapping[str, Any] = field(default_factory=dict)
     payload_file: str | None = None
+    # The id of this attempt alone, so that a TASK that comes once more is known again.
     request_id: str = ""
+    # Who claims and closes, ``Claims``; "" where the worker's features say it.
     claims: str = ""
+    # Its orchestrator has not said that it speaks 1.1.
     v1: bool = False
 
 

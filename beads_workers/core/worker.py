@@ -254,14 +254,7 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 @dataclass(slots=True)
 class Current:
-    """``answer`` is known once its steps have ended. Times are monotonic seconds.
-
-    ``result``: the JSON text that a successful step returned, or ``result_file``, the path of a
-    file with it. ``is_stopping``: it has said that its worker is to end. ``was_asked``: to end by
-    itself; it has not been told yet. ``suspended_at``: it is stopped since then. ``set_up_since``:
-    what it needs is being set up since then, and its own time has not begun. ``receipt``: an
-    agent's.
-    """
+    """The task that a worker has in hand. Times are monotonic seconds."""
 
     task: Task
     plan: Plan
@@ -269,14 +262,21 @@ class Current:
     times_out_at: float | None
     step: Step
     position: int = 0
+    # Known once its steps have ended.
     answer: Outcome | None = None
     error_detail: str = ""
+    # The JSON text that a successful step returned, or ``result_file``, the path of a file with it.
     result: str = ""
     result_file: str = ""
+    # It has said that its worker is to end.
     is_stopping: bool = False
+    # It was asked to end by itself; it has not been told yet.
     was_asked: bool = False
+    # It is stopped since then.
     suspended_at: float | None = None
+    # What it needs is being set up since then, and its own time has not begun.
     set_up_since: float | None = None
+    # The receipt of an agent's attempt.
     receipt: Mapping[str, Any] | None = None
 
     @property
@@ -473,13 +473,15 @@ class UnheardResults:
 
 @dataclass(slots=True)
 class WorkerHalf:
-    """One worker. ``make_plan`` is pure; ``connect_delays`` lie between the tries to connect.
-    ``heartbeat_seconds``: it is never silent for longer; None announces none."""
+    """One worker."""
 
     worker_id: str
     work: Work
+    # A pure function.
     make_plan: Callable[[Task], Plan | NotRunnable]
+    # They lie between the tries to connect.
     connect_delays: Sequence[float] = limits.CONNECT_DELAYS_SECONDS
+    # It is never silent for longer; None announces none.
     heartbeat_seconds: float | None = limits.WORKER_HEARTBEAT_SECONDS
     batch_size: int = 0
     state: WorkerState = WorkerState.CONNECTING

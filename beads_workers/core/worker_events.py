@@ -43,16 +43,15 @@ class Interrupted:
 
 @value
 class StepEnded:
-    """A step's program ended, and nothing of its process group is left.
+    """A step's program ended, and nothing of its process group is left."""
 
-    ``status``: its exit status, or minus the number of the signal that killed it, whose name is
-    then in ``signal`` (``KILL``). ``tail``: the end of what this step wrote. ``result``: the JSON
-    text that a step that ``speaks`` has said, or ``result_file``, the file with it.
-    """
-
+    # Its exit status, or minus the number of the signal that killed it.
     status: int
+    # The end of what this step wrote.
     tail: str = ""
+    # The name of the signal that killed it (``KILL``).
     signal: str = ""
+    # The JSON text that a step that ``speaks`` has said, or ``result_file``, the file with it.
     result: str = ""
     result_file: str = ""
 
@@ -81,14 +80,14 @@ class StepSaid:
 
 @value
 class StepNotStarted:
-    """A step's program could not be started; ``error`` is one line.
+    """A step's program could not be started."""
 
-    ``missing``: there is no such program, or it may not be executed. ``degraded``: the machine had
-    no room, no descriptor or no process left, or the project's folder or the task's is gone.
-    """
-
+    # One line.
     error: str
+    # There is no such program, or it may not be executed.
     missing: bool = False
+    # The machine had no room, no descriptor or no process left, or the project's folder or the
+    # task's is gone.
     degraded: bool = False
 
 

@@ -35,19 +35,18 @@ class ItemFate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One issue; ``needs``: numbers of issues that must be closed first.
-
-    ``says``: lines of its log, spread over ``seconds``. ``trouble``: last line of an attempt that
-    fails, after ``trouble_seconds``.
-    """
+    """One issue."""
 
     number: int
     title: str
     priority: int
     seconds: float
+    # Numbers of issues that must be closed first.
     needs: tuple[int, ...]
+    # Lines of its log, spread over ``seconds``.
     says: tuple[str, ...]
     fate: ItemFate = ItemFate.FINE
+    # Last line of an attempt that fails, after ``trouble_seconds``.
     trouble: str = ""
     trouble_seconds: float = 0.0
 

@@ -58,36 +58,38 @@ PARTIALS_MAX = 500
 
 @dataclass(slots=True)
 class Service:
-    """State that only the receiver of requests knows. ``level``: as last set.
-
-    ``chunks``: accumulators of all listeners. ``producers``: producers of tasks besides the source.
-    ``metrics``: status of the metrics server, None without one. ``received``: number of tasks that
-    arrived, None if equal to the number of claims. ``queued``: number of them that nobody has
-    taken. ``refused``: number of invalid messages.
-    """
+    """State that only the receiver of requests knows."""
 
     controls: int = 0
+    # The level as last set.
     level: int = 0
+    # Accumulators of all listeners.
     chunks: list[ChunkAccumulator] = field(default_factory=list)
+    # Producers of tasks besides the source.
     producers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # Status of the metrics server, None without one.
     metrics: dict[str, Any] | None = None
+    # Number of tasks that arrived; None if equal to the number of claims.
     received: int | None = None
+    # Number of the tasks that arrived that nobody has taken.
     queued: int = 0
+    # Number of invalid messages.
     refused: int = 0
 
 
 @value
 class Scene:
-    """The data of an answer. ``elapsed``: seconds of the run; ``now``: monotonic seconds.
-
-    ``found``: tasks of the scheduler; ``waiting``: tasks that wait in the ingress.
-    """
+    """The data of an answer."""
 
     board: Board
+    # Seconds of the run.
     elapsed: float
+    # Monotonic seconds.
     now: float
     service: Service
+    # Tasks of the scheduler.
     found: FoundTasks
+    # Tasks that wait in the ingress.
     waiting: tuple[FoundTask, ...] = ()
 
 

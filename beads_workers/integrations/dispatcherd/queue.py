@@ -32,16 +32,16 @@ class TaskPosition(Enum):
 
 @dataclass(slots=True, eq=False)
 class QueuedTask:
-    """One task. ``number``: counts all tasks, across restarts. ``received_at``: epoch seconds.
+    """One task."""
 
-    ``size``: bytes of its message.
-    """
-
+    # Counts all tasks, across restarts.
     number: int
     issue_id: IssueId
     task: TaskCall
     channel: str
+    # Epoch seconds.
     received_at: float
+    # Bytes of its message.
     size: int
     place: TaskPosition = TaskPosition.ARRIVING
     key: str = ""

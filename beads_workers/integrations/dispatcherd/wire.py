@@ -55,27 +55,29 @@ class OnDuplicate(Enum):
 
 @value
 class TaskCall:
-    """A call of ``task`` (``package.module.name``) with these arguments, which are JSON values.
-
-    ``time_pub``: epoch seconds; ``timeout`` and ``delay`` in seconds, 0 for none; a negative
-    ``timeout`` is over at once. ``guid`` is only passed on; ``bind``: the first argument is
-    dispatcherd's own. ``on_duplicate``: as written, see ``duplicates``. ``extra``: further keys as
-    they came (``callbacks``, ``errbacks``). ``empty``: which of ``args`` and ``kwargs`` came empty
-    instead of not at all: for ``on_duplicate`` that is another task.
-    """
+    """A call of ``task`` (``package.module.name``) with these arguments, which are JSON values."""
 
     task: str
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     uuid: str = ""
+    # Epoch seconds.
     time_pub: float | None = None
+    # It is only passed on.
     guid: str = ""
+    # In seconds, 0 for none; a negative one is over at once.
     timeout: float = 0.0
+    # In seconds, 0 for none.
     delay: float = 0.0
+    # As written, see ``duplicates``.
     on_duplicate: str = ""
+    # The first argument is dispatcherd's own.
     bind: bool = False
     reply_to: str = ""
+    # Further keys as they came (``callbacks``, ``errbacks``).
     extra: Mapping[str, Any] = field(default_factory=dict)
+    # Which of ``args`` and ``kwargs`` came empty instead of not at all: for ``on_duplicate`` that
+    # is another task.
     empty: tuple[str, ...] = ()
 
     @property

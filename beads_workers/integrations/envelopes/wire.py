@@ -38,14 +38,7 @@ class JobState(Enum):
 
 @value
 class Envelope:
-    """One job. Times are whole seconds since 1970. ``error`` is set in state ``error`` only.
-
-    The fields from ``attempt`` on are additions of ours. ``attempt``: number of the attempt that
-    runs, ran or is next. ``next_retry_at``: set with ``enqueued`` after a failure. ``reason`` of an
-    error: ``cancelled``, ``timeout``, ``lost`` or ``not_found``. ``result``: result of a function;
-    ``result_file``: file of a result that is too long. ``omitted``: names of fields that are empty
-    because they were too long to be kept. ``extra``: keys that mean nothing to us.
-    """
+    """One job. Times are whole seconds since 1970."""
 
     job_id: str
     job_path: str
@@ -55,13 +48,22 @@ class Envelope:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     ts_started: int | None = None
     ts_finished: int | None = None
+    # Set in state ``error`` only.
     error: str | None = None
+    # Number of the attempt that runs, ran or is next. This field and all below are additions of
+    # ours.
     attempt: int | None = None
+    # Set in state ``enqueued`` after a failure.
     next_retry_at: int | None = None
+    # The reason of an error: ``cancelled``, ``timeout``, ``lost`` or ``not_found``.
     reason: str | None = None
+    # Result of a function.
     result: Any = None
+    # File of a result that is too long.
     result_file: str | None = None
+    # Names of fields that are empty because they were too long to be kept.
     omitted: tuple[str, ...] = ()
+    # Keys that mean nothing to us.
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -14,17 +14,16 @@ SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")
 
 @value
 class HeroQueue:
-    """Options of a served Hero queue.
+    """Options of a served Hero queue."""
 
-    ``url``: ``connection``, without a secret; ``keys``: the templates of ``wire.Keys``, all of
-    them. ``retry_seconds``: delay before the second attempt; ``lease_seconds`` and
-    ``reply_seconds``: ``store.ServedQueue``.
-    """
-
+    # The address as ``connection.read_url`` reads it, without a secret.
     url: str
     worker: str
+    # The templates of ``wire.Keys``, all of them.
     keys: Mapping[str, str]
+    # Delay before the second attempt.
     retry_seconds: float
+    # ``lease_seconds`` and ``reply_seconds``: see ``store.ServedQueue``.
     lease_seconds: float
     reply_seconds: int
 

@@ -36,20 +36,21 @@ class JobStanding(Enum):
 
 @dataclass(slots=True, eq=False)
 class BufferedJob:
-    """One job. ``attempts``: number of attempts begun, with the current one. ``number``: its place.
-
-    ``stopped``: somebody wants the job stopped. ``evicted``: others have the job now, and our work
-    on it is in vain; ``returned``: since then the job has come to us once more.
-    """
+    """One job."""
 
     job: HeroJob
+    # Number of attempts begun, with the current one.
     attempts: int
+    # Its place in the order.
     number: int
     standing: JobStanding = JobStanding.READY
     waits_for: set[str] = field(default_factory=set)
     not_before: float = 0.0
+    # Somebody wants the job stopped.
     stopped: bool = False
+    # Others have the job now, and our work on it is in vain.
     evicted: bool = False
+    # After it was ``evicted``, the job has come to us once more.
     returned: bool = False
 
     @property

@@ -42,20 +42,20 @@ _OWN = frozenset(("db", "password_file", "password_env", "ca", "cert", "key"))
 
 @value
 class Address:
-    """Address of one Redis. ``path``: of a Unix socket, instead of ``host`` and ``port``.
-
-    The password is in ``password_file`` or in the variable ``password_env``. It is read at each new
-    connection, so that it may be changed. ``ca``, ``cert``, ``key``: files for TLS.
-    """
+    """Address of one Redis."""
 
     host: str = "127.0.0.1"
     port: int = PORT_DEFAULT
+    # Path of a Unix socket, instead of ``host`` and ``port``.
     path: str = ""
     db: int = 0
     user: str = ""
     tls: bool = False
+    # The password is in ``password_file`` or in the variable ``password_env``. It is read at each
+    # new connection, so that it may be changed.
     password_file: str = ""
     password_env: str = ""
+    # ``ca``, ``cert`` and ``key``: files for TLS.
     ca: str = ""
     cert: str = ""
     key: str = ""

@@ -270,18 +270,20 @@ MISSING_SECONDS = 60.0
 class SharedState:
     """State shared by the maintenance thread and the tracker thread.
 
-    Hold ``lock`` to use ``buffer``. ``opened``: the fleet has asked for work, so everything older
-    is settled. ``wake``: there may be room again, or something is to be ended. ``evicted``: Redis
-    says that we do not serve. ``unsure``: our list in Redis may hold jobs that are not here.
-    ``stuck``: Redis stalls, and may still move one more job into our list after we have left.
+    Hold ``lock`` to use ``buffer``.
     """
 
     buffer: LocalBuffer = field(default_factory=LocalBuffer)
     lock: Lock = field(default_factory=Lock)
+    # The fleet has asked for work, so everything older is settled.
     opened: Flag = field(default_factory=Flag)
+    # There may be room again, or something is to be ended.
     wake: Flag = field(default_factory=Flag)
+    # Redis says that we do not serve.
     evicted: Flag = field(default_factory=Flag)
+    # Our list in Redis may hold jobs that are not here.
     unsure: Flag = field(default_factory=Flag)
+    # Redis stalls, and may still move one more job into our list after we have left.
     stuck: Flag = field(default_factory=Flag)
 
 

@@ -21,14 +21,13 @@ ROTATED_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class HeroTable:
-    """The table ``[hero]``. ``keys``: templates that replace those of ``naming``.
+    """The table ``[hero]``."""
 
-    ``url`` and ``worker``: "" if they are not given.
-    """
-
+    # ``url`` and ``worker``: "" if they are not given.
     url: str = ""
     worker: str = ""
     naming: str = "text"
+    # Templates that replace those of ``naming``.
     keys: Mapping[str, str] = field(default_factory=dict)
     contexts: tuple[Context, ...] = ()
     log_root: LogRoot | None = None

@@ -37,16 +37,15 @@ class ServedQueue:
 
 
 class Fetched(NamedTuple):
-    """A fetched job, which is in our list now.
-
-    ``attempts``: number begun before. ``damaged``: type of its key if that is no hash, as ``TYPE``
-    names it. ``stopped``: a stop request for the job was there before.
-    """
+    """A fetched job, which is in our list now."""
 
     job_id: str
+    # Number of attempts begun before.
     attempts: int
     fields: Mapping[bytes, bytes]
+    # Type of its key if that is no hash, as ``TYPE`` names it.
     damaged: str = ""
+    # A stop request for the job was there before.
     stopped: bool = False
 
 

@@ -44,27 +44,27 @@ LOST = "lost"
 
 @value
 class HeroJob:
-    """One job. Times are epoch seconds, None if the field is missing.
+    """One job. Times are epoch seconds, None if the field is missing."""
 
-    ``id``: "" before the job is handed in. ``timeout_seconds``: for one attempt; None: no limit.
-    ``retries``: attempts beyond the first. ``concurrent``: True: the job may run beside others of
-    its context; False: beside no other job that says False. ``prerequisites`` and ``dependencies``
-    mean the same: ``waits_for`` has both.
-    """
-
+    # "" before the job is handed in.
     id: str = ""
     caller_id: str = ""
     worker_id: str = ""
     context_id: str = ""
     script: str = ""
+    # The time for one attempt; None: no limit.
     timeout_seconds: float | None = None
+    # Attempts beyond the first.
     retries: int = 0
+    # True: the job may run beside others of its context; False: beside no other job that says
+    # False.
     concurrent: bool = False
     log_path: str | None = None
     created_at: float | None = None
     updated_at: float | None = None
     status: JobStatus = JobStatus.DISPATCHED
     env_vars: Mapping[str, str] = field(default_factory=dict)
+    # ``prerequisites`` and ``dependencies`` mean the same: ``waits_for`` has both.
     prerequisites: tuple[str, ...] = ()
     dependents: tuple[str, ...] = ()
     output: str | None = None
@@ -95,16 +95,14 @@ ID_CHARS_MAX = 500
 
 @value
 class Keys:
-    """The names of all keys.
+    """The names of all keys."""
 
-    ``job`` and ``reply`` hold ``{id}``, ``work`` and ``stop`` ``{worker}``. ``own``: prefix of our
-    own keys beside those of the specification; may hold ``{worker}``.
-    """
-
+    # ``job`` and ``reply`` hold ``{id}``, ``work`` and ``stop`` hold ``{worker}``.
     job: str = "hero:job:{id}"
     work: str = "hero:work_queue:{worker}"
     stop: str = "hero:stop_queue:{worker}"
     reply: str = "hero:reply:{id}"
+    # Prefix of our own keys beside those of the specification; may hold ``{worker}``.
     own: str = "hero:beads_workers:{worker}:"
 
     def __post_init__(self) -> None:

@@ -164,19 +164,19 @@ Look = Callable[[], tuple[Board, float]]
 
 @dataclass(slots=True, eq=False)
 class HttpClient:
-    """One connection. ``asked``: its request, once complete; ``answer``: what is left to send.
-
-    ``answer`` is None until it is known, and empty once all was sent. ``silent``: the client sends
-    no more, but may still read. ``mask``: events that the selector watches, 0 for none.
-    """
+    """One connection."""
 
     socket: socket.socket
     until: float
     received: bytes = b""
+    # Its request, once complete.
     asked: HttpRequest | None = None
+    # What is left to send: None until it is known, and empty once all was sent.
     answer: memoryview | None = None
     lingered: int = 0
+    # The client sends no more, but may still read.
     silent: bool = False
+    # Events that the selector watches, 0 for none.
     mask: int = 0
 
 

@@ -10,19 +10,18 @@ from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 @value
 class RrqExecutor:
-    """The options of an RRQ executor.
+    """The options of an RRQ executor."""
 
-    ``address``: text form of an address in ``integrations.rrq.source``. ``function_prefix``: prefix
-    of every function name, joined by a dot. ``parent``: process id; the executor ends with that
-    process; 0 for none. ``alone_seconds``: the executor ends if nobody has connected for this long.
-    ``open_by``: the executor listens as soon as a worker is ready, and at this time at the latest
-    (monotonic seconds).
-    """
-
+    # Text form of an address in ``integrations.rrq.source``.
     address: str
+    # Prefix of every function name, joined by a dot.
     function_prefix: str = ""
+    # Process id; the executor ends with that process; 0 for none.
     parent: int = 0
+    # The executor ends if nobody has connected for this long.
     alone_seconds: float | None = None
+    # The executor listens as soon as a worker is ready, and at this time at the latest (monotonic
+    # seconds).
     open_by: float = 0.0
 
 

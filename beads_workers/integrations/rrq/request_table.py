@@ -132,20 +132,20 @@ Command = SendFrame | CloseConnection | Offer | Withdraw
 
 @dataclass(slots=True, eq=False)
 class Unanswered:
-    """One request. ``conn_id``: None once the connection is gone.
-
-    ``issue_id`` is set when the request's turn has come. ``answer``: a frame, once it is known.
-    ``deadline``: monotonic seconds, None without one.
-    """
+    """One request."""
 
     number: int
     ids: Ids
     request: wire.Request | None
+    # None once the connection is gone.
     conn_id: ConnId | None
     size: int
     in_turn: bool
+    # Monotonic seconds, None without one.
     deadline: float | None = None
+    # Set when the request's turn has come.
     issue_id: IssueId | None = None
+    # A frame, once it is known.
     answer: bytes | None = None
     cancelled: bool = False
     timed_out: bool = False

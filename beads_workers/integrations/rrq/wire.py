@@ -71,10 +71,7 @@ class RequestContext:
 
 @value
 class Request:
-    """A request to execute ``function_name`` once; its outcome has the same ``request_id``.
-
-    ``protocol_version`` may be one that we do not speak: answer that with an error.
-    """
+    """A request to execute ``function_name`` once; its outcome has the same ``request_id``."""
 
     request_id: str
     job_id: str
@@ -82,6 +79,7 @@ class Request:
     context: RequestContext
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    # It may be one that we do not speak: answer that with an error.
     protocol_version: str = V1
 
 

@@ -28,13 +28,15 @@ from beads_workers.runtime.processes import say
 
 @value
 class Bounds:
-    """``queue`` and ``batch`` in spans, ``delay_seconds`` between two reads of the journal.
+    """Bounds of the queue of spans.
 
     The environment variables have their standard names; invalid or too small values are ignored.
     """
 
+    # ``queue`` and ``batch`` are in spans.
     queue: int = 2048
     batch: int = 512
+    # The time between two reads of the journal.
     delay_seconds: float = 1.0
 
 
