@@ -55,26 +55,27 @@ class Permission(Enum):
 
 @value
 class AgentRequest:
-    """Request for one run of an agent.
+    """Request for one run of an agent."""
 
-    ``session``: with ``resume`` the session to continue, else a new UUID for agent CLIs that take
-    one (``Adapter.own_session``). ``money``: dollars at which the agent is to stop; ``turns``
-    likewise; both only if it can. ``arguments``: the user's, behind ours. ``settings``: a file of
-    settings for this run. ``usage_file``: a path of ours for agent CLIs that write their usage
-    there. ``asks``: a hook of ``settings`` ends the run at a question to a person, or answers it;
-    an empty ``prompt`` then resumes a session that waits for the answer.
-    """
-
+    # With ``asks``, an empty one resumes a session that waits for the answer.
     prompt: str
+    # With ``resume`` the session to continue, else a new UUID for agent CLIs that take one
+    # (``Adapter.own_session``).
     session: str = ""
     resume: bool = False
     model: str = ""
     permission: Permission = Permission.EDIT
+    # Dollars at which the agent is to stop, if it can.
     money: float | None = None
+    # Turns at which the agent is to stop, if it can.
     turns: int | None = None
+    # The user's, behind ours.
     arguments: tuple[str, ...] = ()
+    # A file of settings for this run.
     settings: str = ""
+    # A path of ours for agent CLIs that write their usage there.
     usage_file: str = ""
+    # A hook of ``settings`` ends the run at a question to a person, or answers it.
     asks: bool = False
 
 
@@ -89,19 +90,17 @@ class Invocation:
 
 @value
 class Program:
-    """Facts about an agent's program: how it is installed and logged in, and how to detect that.
-
-    ``variables``: any of these in the environment is a login. ``login_files``: files of a login,
-    below ``$HOME``; we only check whether one exists. ``login_status``: a call that tells without a
-    network and without cost (exit 0: logged in), if there is one. ``login_status_since``: the first
-    version known to have it; older ones may take it for a prompt.
-    """
+    """Facts about an agent's program: how it is installed and logged in, and how to detect that."""
 
     install: str
     login: str
+    # Any of these in the environment is a login.
     variables: tuple[str, ...]
+    # Files of a login, below ``$HOME``; we only check whether one exists.
     login_files: tuple[str, ...] = ()
+    # A call that tells without a network and without cost (exit 0: logged in), if there is one.
     login_status: tuple[str, ...] = ()
+    # The first version known to have ``login_status``; older ones may take it for a prompt.
     login_status_since: str = ""
 
     def can_tell_login(self, version: str) -> bool:
@@ -124,40 +123,40 @@ Read = Callable[[str, str], Iterable[tuple[str, str]]]
 
 
 class Adapter(ABC):
-    """One agent CLI.
-
-    ``program``: facts with which ``doctor`` may run the program; None: it is never run to be asked.
-    ``account_variables``: beginnings of the names of variables that select the account.
-    ``tells_money``: the agent reports its cost. ``command``: its program; with a command,
-    ``--agent`` can name it. ``install``: the line that installs it, unless ``program`` has it.
-    ``own_session``: it takes a session id of ours. ``resumes``: it can continue a session.
-    ``prompt_bytes_max``: limit of a prompt that has to be an argument; None: the prompt comes on
-    stdin. ``usage_grows``: its ``usage_files`` get a line for each answer, and are no documents.
-    ``usage_kept``: they have the same answers as its stream, and their whole output, which the
-    stream tells only at the end: they are read of a process that ended without a total.
-    ``measured``: versions that were run against a stub, the oldest first; ``untried``: written from
-    published types, never run by us. ``has_hook``: a hook can tell it in time why a guard refuses,
-    and end it at a question to a person.
-    ``commits``: its sandbox lets it commit in its folder. ``by_hand``: the call with which a person
-    opens a session, whose id follows; empty: none is known.
-    """
+    """One agent CLI."""
 
     name: ClassVar[str]
     parser_class: ClassVar[type[Parser]]
+    # Facts with which ``doctor`` may run the program; None: it is never run to be asked.
     program: ClassVar[Program | None] = None
+    # The agent reports its cost.
     tells_money: ClassVar[bool] = False
+    # Beginnings of the names of variables that select the account.
     account_variables: ClassVar[tuple[str, ...]] = ()
+    # Its program; with a command, ``--agent`` can name it.
     command: ClassVar[str] = ""
+    # The line that installs it, unless ``program`` has it.
     install: ClassVar[str] = ""
+    # It takes a session id of ours.
     own_session: ClassVar[bool] = False
+    # It can continue a session.
     resumes: ClassVar[bool] = True
+    # Limit of a prompt that has to be an argument; None: the prompt comes on stdin.
     prompt_bytes_max: ClassVar[int | None] = None
+    # Its ``usage_files`` get a line for each answer, and are no documents.
     usage_grows: ClassVar[bool] = False
+    # Its ``usage_files`` have the same answers as its stream, and their whole output, which the
+    # stream tells only at the end: they are read of a process that ended without a total.
     usage_kept: ClassVar[bool] = False
+    # Versions that were run against a stub, the oldest first.
     measured: ClassVar[tuple[str, ...]] = ()
+    # Written from published types, never run by us.
     untried: ClassVar[bool] = False
+    # A hook can tell it in time why a guard refuses, and end it at a question to a person.
     has_hook: ClassVar[bool] = False
+    # Its sandbox lets it commit in its folder.
     commits: ClassVar[bool] = True
+    # The call with which a person opens a session, whose id follows; empty: none is known.
     by_hand: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod

@@ -136,17 +136,17 @@ class Usage:
 
 @value
 class Limit:
-    """State of a window of the account; also reported by runs that succeed.
-
-    ``utilization``: how full it is, 0 to 1. ``until``: when it resets, in epoch seconds. ``model``:
-    the only model that it is for. ``overage``: usage beyond the limit is allowed, and paid.
-    """
+    """State of a window of the account; also reported by runs that succeed."""
 
     window: str
+    # How full the window is, 0 to 1.
     utilization: float | None = None
+    # When the window resets, in epoch seconds.
     until: float | None = None
     rejected: bool = False
+    # Usage beyond the limit is allowed, and paid.
     overage: bool = False
+    # The only model that the window is for.
     model: str = ""
 
 
@@ -167,15 +167,14 @@ class Retrying:
 
 @value
 class RunFailure:
-    """Failure that ends the run unless it goes on after all. ``text``: in the agent's words.
-
-    ``until``: the reset of a limit in epoch seconds; None: unknown, or only in the text.
-    ``session_lost``: the run could not begin, because the session is unknown or taken.
-    """
+    """Failure that ends the run unless it goes on after all."""
 
     kind: Kind
+    # In the agent's words.
     text: str
+    # The reset of a limit in epoch seconds; None: unknown, or only in the text.
     until: float | None = None
+    # The run could not begin, because the session is unknown or taken.
     session_lost: bool = False
 
 
@@ -196,15 +195,14 @@ class Background:
 
 @value
 class FinalResult:
-    """The run is over, as the agent sees it; ``text`` is its answer.
+    """The run is over, as the agent sees it."""
 
-    ``question``: what it ended at, with the choices, if it asked a person by a tool; ``call``: the
-    id of that call, at which its session waits for the answer.
-    """
-
+    # The agent's answer.
     text: str
     ok: bool
+    # What the run ended at, with the choices, if the agent asked a person by a tool.
     question: str = ""
+    # The id of that call, at which its session waits for the answer.
     call: str = ""
 
 
@@ -265,25 +263,27 @@ def price_of(model: str, prices: Prices) -> Price | None:
 
 @dataclass(slots=True)
 class Tally:
-    """The sum of a run's events, for PROGRESS and for the verdict. Its size is bounded.
-
-    ``usage``: by model. ``failure`` and ``retrying``: the last of their kind, until the run goes
-    on. ``limits``: by window. ``text``: the agent's last words. ``asked``: questions that nobody
-    answered. ``background``: number of its background tasks. ``result``: kept until the agent does
-    something again. ``began``: whether the agent has reported anything but failures.
-    """
+    """The sum of a run's events, for PROGRESS and for the verdict. Its size is bounded."""
 
     session: str = ""
     activity: str = ""
+    # The agent's last words.
     text: str = ""
+    # By model.
     usage: dict[str, Usage] = field(default_factory=dict)
+    # By window.
     limits: dict[str, Limit] = field(default_factory=dict)
     denied: dict[str, int] = field(default_factory=dict)
+    # ``retrying`` and ``failure`` are the last of their kind, until the run goes on.
     retrying: Retrying | None = None
     failure: RunFailure | None = None
+    # Kept until the agent does something again.
     result: FinalResult | None = None
+    # Number of the agent's background tasks.
     background: int = 0
+    # The agent has reported something other than failures.
     began: bool = False
+    # Questions that nobody answered.
     asked: tuple[str, ...] = ()
     printed: deque[str] = field(default_factory=lambda: deque(maxlen=PRINTED_LINES_MAX))
     _unpaid: dict[str, Usage] = field(default_factory=dict)

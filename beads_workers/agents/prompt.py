@@ -107,29 +107,29 @@ class Delivered:
 
 @value
 class Lessons:
-    """Lessons from earlier attempts. ``verify_output``: its end. ``landed``: what others have
-    brought into the branch since, a line each. ``same_session``: the agent remembers the rest, and
-    its work is still here. ``mends``: the work is done, but does not fit what has landed."""
+    """Lessons from earlier attempts."""
 
     error: str = ""
+    # The end of the output.
     verify_output: str = ""
     remarks: str = ""
+    # What others have brought into the branch since, a line each.
     landed: tuple[str, ...] = ()
+    # The agent remembers the rest, and its work is still here.
     same_session: bool = False
+    # The work is done, but does not fit what has landed.
     mends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """All contents of a prompt. ``author``: of the texts of the issue. ``verify``: the command that
-    will judge the work, as the user typed it. ``worktree``: the attempt has one of its own.
-    ``commits``: the agent can commit there. ``may_ask``: a person answers questions.
-    ``submodules``: of the worktree; ``pushes_submodules``: work inside of them lands, too."""
+    """All contents of a prompt."""
 
     id: str
     title: str
     priority: int = 2
     attempt: int = 1
+    # Author of the texts of the issue.
     author: str = ""
     description: str = ""
     acceptance: str = ""
@@ -141,11 +141,17 @@ class Briefing:
     parent_title: str = ""
     delivered: tuple[Delivered, ...] = ()
     lessons: Lessons = field(default_factory=Lessons)
+    # The command that will judge the work, as the user typed it.
     verify: str = ""
+    # The attempt has a worktree of its own.
     worktree: bool = True
+    # The agent can commit in its worktree.
     commits: bool = True
+    # A person answers questions.
     may_ask: bool = False
+    # Submodules of the worktree.
     submodules: tuple[str, ...] = ()
+    # Work inside of submodules lands, too.
     pushes_submodules: bool = False
 
 

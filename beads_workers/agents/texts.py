@@ -27,15 +27,14 @@ _SEARCHED_CHARS = 4000
 
 @value
 class Pattern:
-    """A known text. ``words``: a regular expression, in lower case. ``seen``: program and version,
-    or a report.
-
-    ``session_lost``: nothing was tried; without that session it may succeed.
-    """
+    """A known text."""
 
     kind: Kind
+    # A regular expression, in lower case.
     words: str
+    # Program and version, or a report.
     seen: str
+    # Nothing was tried; without that session it may succeed.
     session_lost: bool = False
 
 

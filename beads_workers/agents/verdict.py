@@ -17,42 +17,44 @@ from beads_workers.core.model import value
 
 @value
 class RunEnding:
-    """End of the process, and its results.
+    """End of the process, and its results."""
 
-    ``status``: the exit status; None if ``signal`` ended it. ``clock``: the clock of ours that
-    ended it: ``timeout``, ``stall``, ``result`` (it lingered after its result), else empty.
-    ``changed``: whether there is a commit or a change; None if that is unknown. ``at``: epoch
-    seconds. ``zone``: of the process, for times of day in its texts; None: that of this machine.
-    """
-
+    # The exit status; None if ``signal`` ended it.
     status: int | None
     signal: int | None = None
+    # The clock of ours that ended it: ``timeout``, ``stall``, ``result`` (it lingered after its
+    # result), else empty.
     clock: str = ""
+    # Whether there is a commit or a change; None if that is unknown.
     changed: bool | None = None
+    # Epoch seconds.
     at: float = 0.0
+    # Zone of the process, for times of day in its texts; None: that of this machine.
     zone: tzinfo | None = UTC
 
 
 @value
 class Verdict:
-    """Verdict on a run. ``why``: one short sentence for people; ``text``: the agent's answer.
-
-    ``until``: when a limit ends, in epoch seconds; None if that is unknown. ``doubted``: as in
-    ``AccountRefusal``. ``session_lost``: the next run must begin a new session; nothing was tried
-    in this one. ``window``: of a limit, as in ``Limit``; ``model``: the only one that it is for.
-    Both are empty if unknown. ``question``: what it asked a person by a tool; ``call``: as in
-    ``FinalResult``.
-    """
+    """Verdict on a run."""
 
     kind: Kind
+    # One short sentence for people.
     why: str = ""
+    # When a limit ends, in epoch seconds; None if that is unknown.
     until: float | None = None
+    # The agent's answer.
     text: str = ""
+    # The next run must begin a new session; nothing was tried in this one.
     session_lost: bool = False
+    # Window of a limit, as in ``Limit``; empty if unknown.
     window: str = ""
+    # The only model that the limit is for; empty if unknown.
     model: str = ""
+    # What the agent asked a person by a tool.
     question: str = ""
+    # As in ``FinalResult``.
     call: str = ""
+    # As in ``AccountRefusal``.
     doubted: bool = False
 
 

@@ -25,20 +25,22 @@ PROGRESS_SECONDS = 1.0
 
 @dataclass(slots=True)
 class AttemptContext:
-    """State shared by all agents of an attempt. ``changed``: return whether there is work by now;
-    None: nobody can tell. ``tell``: report progress. ``pays_overage``: beyond its limit the account
-    may go on at a price. ``settings``: a file for agent CLIs that read one for a run.
-    ``asks``: the hook in it for questions to a person can run, and somebody answers."""
+    """State shared by all agents of an attempt."""
 
     environment: Mapping[str, str]
     log: MaskedLog
     usage: UsageFile
     clocks: Clocks
     must_end: Callable[[], bool]
+    # Beyond its limit the account may go on at a price.
     pays_overage: bool
+    # Returns whether there is work by now; None: nobody can tell.
     changed: Callable[[], bool | None]
+    # Reports progress.
     tell: Callable[[str], None]
+    # A file for agent CLIs that read one for a run.
     settings: str = ""
+    # The hook in ``settings`` for questions to a person can run, and somebody answers.
     asks: bool = False
 
 

@@ -48,14 +48,16 @@ class BranchNow:
 
 @dataclass(slots=True)
 class OwnBranch:
-    """The attempt's own branch. ``branch``: its name. ``before``: all refs before the attempt
-    began. ``tip``: the branch's last known commit, should it be gone. ``directory`` and ``common``:
-    the worktree's git directories."""
+    """The attempt's own branch."""
 
     git: Git
+    # Name of the branch.
     branch: str
+    # All refs before the attempt began.
     before: Mapping[str, str]
+    # The branch's last known commit, should it be gone.
     tip: str
+    # ``directory`` and ``common`` are the worktree's git directories.
     directory: Path
     common: Path
     _trees: dict[str, str] = field(default_factory=dict)

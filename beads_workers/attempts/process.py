@@ -51,12 +51,14 @@ class ProcessEnd:
 
 @dataclass(slots=True)
 class Hearing:
-    """Handlers of an agent's output. ``output`` gets stdout as it comes, and returns whether the
-    agent is over: it has reported its result, and waits for nothing. ``errors`` gets stderr.
-    ``tick`` is called at least once a second."""
+    """Handlers of an agent's output."""
 
+    # Gets stdout as it comes, and returns whether the agent is over: it has reported its result,
+    # and waits for nothing.
     output: Callable[[bytes], object]
+    # Gets stderr.
     errors: Callable[[bytes], object]
+    # Called at least once a second.
     tick: Callable[[], None]
 
 

@@ -61,14 +61,13 @@ class BrokenWorktree(Misplaced):
 
 @value
 class Changes:
-    """Changes of an attempt. ``commits``: since the attempt began, oldest first. ``files``: changed
-    and not committed.
+    """Changes of an attempt."""
 
-    ``known``: whether anybody can tell; False outside of git, and if others work there as well.
-    """
-
+    # Commits since the attempt began, oldest first.
     commits: tuple[str, ...] = ()
+    # Files that are changed and not committed.
     files: tuple[str, ...] = ()
+    # Whether anybody can tell; False outside of git, and if others work there as well.
     known: bool = True
 
     @property
@@ -79,34 +78,37 @@ class Changes:
 
 @dataclass(slots=True)
 class Workplace:
-    """The folder in which an agent works. ``base``: the commit it began with; None outside of git.
-
-    ``own``: a worktree that nobody else uses, so that all changes are the attempt's, and may be
-    committed for it. ``seconds``: the longest time of a call of git. ``mine``: the branch of such a
-    worktree; our code reads and commits nowhere else. ``refs``: all refs as the attempt began.
-    ``directory``: where git keeps what belongs to the worktree; ``dot_git`` and ``dot_git_text``:
-    the file that leads there. ``trailers``: templates of the trailers of commits made here;
-    ``agent``: the agent that did the work; ``is_broken``: see ``BrokenWorktree``. ``pushes``:
-    commits in submodules are pushed.
-    """
+    """The folder in which an agent works."""
 
     folder: str
+    # A worktree that nobody else uses, so that all changes are the attempt's, and may be committed
+    # for it.
     own: bool
+    # The commit that the attempt began with; None outside of git.
     base: str | None
     issue_id: str
     attempt: int
     run_id: str
     dirty: tuple[str, ...] = ()
+    # The longest time of a call of git.
     seconds: float = git.SECONDS_MAX
     began: float = field(default_factory=time.time)
+    # The branch of a worktree that is ``own``; our code reads and commits nowhere else.
     mine: OwnBranch | None = None
+    # Where git keeps what belongs to the worktree.
     directory: Path | None = None
+    # ``dot_git`` and ``dot_git_text`` are the file that leads to ``directory``.
     dot_git: Path | None = None
     dot_git_text: str = ""
+    # All refs as the attempt began.
     refs: Mapping[str, str] = field(default_factory=dict)
+    # Templates of the trailers of commits made here.
     trailers: tuple[str, ...] = commit_form.OWN_TRAILERS
+    # The agent that did the work.
     agent: str = ""
+    # See ``BrokenWorktree``.
     is_broken: bool = False
+    # Commits in submodules are pushed.
     pushes: bool = False
     _places: tuple[str, str, str] | None = None
     """Git's answers on where it is: asked once, so that the agent cannot move them."""

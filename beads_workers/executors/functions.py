@@ -202,17 +202,17 @@ class CallTerminated(BaseException):
 
 @value
 class CallResult:
-    """Result of a call. ``result``: the JSON text of the returned value, with ``SUCCESS``.
-
-    ``error`` is one line, and begins with the class of the exception; ``trace`` is its traceback.
-    ``is_stopping``: the call wants its worker to end.
-    """
+    """Result of a call."""
 
     kind: OutcomeKind
+    # The JSON text of the returned value, with ``SUCCESS``.
     result: str = "null"
+    # One line, which begins with the class of the exception.
     error: str = ""
+    # The traceback of the exception.
     trace: str = ""
     retry_after_seconds: float | None = None
+    # The call wants its worker to end.
     is_stopping: bool = False
 
 

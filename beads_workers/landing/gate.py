@@ -74,30 +74,34 @@ VERDICTS = "verdicts"
 
 @value
 class GateResult:
-    """Result of a gate. ``why``: one line, if it is not green; ``text``: the end of the output.
-    ``set_up``: the set-up ran, and passed if the gate is green; otherwise it is what failed.
-    ``changed``: what the set-up changed that all worktrees share, in words for people."""
+    """Result of a gate."""
 
     verdict: GateVerdict
+    # One line, if the gate is not green.
     why: str = ""
+    # The end of the output.
     text: str = ""
     seconds: float = 0.0
+    # The set-up ran, and passed if the gate is green; otherwise it is what failed.
     set_up: bool = False
+    # What the set-up changed that all worktrees share, in words for people.
     changed: tuple[str, ...] = ()
 
 
 @value
 class GateOrder:
-    """Order for a gate. ``commit``: the commit to check out; ``tree``: its tree, "" if the verdict
-    is not to be kept; ``tip``: the tip that it stands on. ``fresh``: nothing of earlier gates is
-    left in the worktree. ``before``: called in the gate's process before set-up; it may raise
-    ``OSError``."""
+    """Order for a gate."""
 
     lane: int
+    # The commit to check out.
     commit: str
+    # The tree of ``commit``; "" if the verdict is not to be kept.
     tree: str
+    # The tip that ``commit`` stands on.
     tip: str
+    # Nothing of earlier gates is left in the worktree.
     fresh: bool = False
+    # Called in the gate's process before set-up; it may raise ``OSError``.
     before: Callable[[], None] | None = None
 
 

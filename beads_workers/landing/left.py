@@ -46,17 +46,20 @@ class LeftBranch:
 
 @value
 class BranchState:
-    """State of a branch relative to the integration branch. ``landed``: the commit by which it is
-    there; ``verified``: as in ``landing.Landed``. ``conflicts``: files; None if it merges.
-    ``diffstat`` is in git's words. ``watched``: the watched files that the branch changes."""
+    """State of a branch relative to the integration branch."""
 
     left: LeftBranch
     commits: int
+    # In git's words.
     diffstat: str
+    # The commit by which the branch is on the integration branch.
     landed: str = ""
+    # Files in conflict; None if the branch merges.
     conflicts: tuple[str, ...] | None = None
     trouble: str = ""
+    # As in ``landing.Landed``.
     verified: str = ""
+    # The watched files that the branch changes.
     watched: tuple[str, ...] = ()
 
     @property

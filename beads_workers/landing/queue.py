@@ -192,29 +192,35 @@ class _Run:
 
 @dataclass(slots=True)
 class _Train:
-    """A train. ``landed``: the place up to which it has landed. ``lowest_bad``: the lowest place
-    above ``landed`` that did not pass, red or without a verdict. ``bad``: for each place that did
-    not pass, the clock when its last gate without a verdict ended, or, if there was none, when its
-    first red gate began. ``of_set_up``: whether a set-up made a gate red. ``bads``: the place of
-    each gate that did not pass. ``red_places``: places that were red; ``fresh``: places that were
-    red again in a fresh worktree. ``tip_bad``: how often the tip did not pass; ``tip_red``: whether
-    it was red. ``enough``: another try of a branch without a verdict would take too long.
-    ``early``: verdict on a train that ran ahead. ``awaits``: its one branch awaits approval."""
+    """A train."""
 
     number: int
     keys: tuple[str, ...]
     kind: _Kind = _Kind.USUAL
+    # Its one branch awaits approval.
     awaits: bool = False
+    # The place up to which the train has landed.
     landed: int = 0
+    # The lowest place above ``landed`` that did not pass, red or without a verdict.
     lowest_bad: int | None = None
+    # For each place that did not pass, the clock when its last gate without a verdict ended, or, if
+    # there was none, when its first red gate began.
     bad: dict[int, int] = field(default_factory=dict)
+    # A set-up made a gate red.
     of_set_up: bool = False
+    # Places that were red again in a fresh worktree.
     fresh: set[int] = field(default_factory=set)
+    # Places that were red.
     red_places: set[int] = field(default_factory=set)
+    # The place of each gate that did not pass.
     bads: list[int] = field(default_factory=list)
+    # How often the tip did not pass.
     tip_bad: int = 0
+    # The tip was red.
     tip_red: bool = False
+    # Another try of a branch without a verdict would take too long.
     enough: bool = False
+    # Verdict on a train that ran ahead.
     early: tuple[_Run, GateVerdict, bool] | None = None
 
     def cut(self, places: int) -> None:

@@ -76,11 +76,13 @@ PINS = "refs/bw/train"
 
 @value
 class Trespass:
-    """A trespass. ``attempts``: those that moved the branch (``movers.name_of``); ``commit``: the
-    tip of the branch; ``back``: the tip before."""
+    """A trespass."""
 
+    # The attempts that moved the branch (``movers.name_of``).
     attempts: tuple[str, ...]
+    # The tip of the branch.
     commit: str
+    # The tip before.
     back: str
 
 

@@ -40,16 +40,19 @@ Stats = dict[str, list[int]]
 
 @value
 class KeptSetUp:
-    """A kept set-up. ``recipe``: hash of everything else that it depends on. ``read``: files of the
-    tree that it opened; ``listed``: folders, "" for the top. ``made``: files that it made, relative
-    to the worktree; ``in_sight``: those that git does not ignore. ``outside``: files that it may
-    have read elsewhere."""
+    """A kept set-up."""
 
+    # Hash of everything else that the set-up depends on.
     recipe: str
+    # Files of the tree that it opened.
     read: tuple[str, ...]
+    # Folders that it listed; "" for the top.
     listed: tuple[str, ...]
+    # Files that it made, relative to the worktree.
     made: Stats
+    # Those of ``made`` that git does not ignore.
     in_sight: tuple[str, ...]
+    # Files that it may have read elsewhere.
     outside: Stats
 
     def holds(

@@ -83,17 +83,17 @@ _About = tuple[tuple[str, str, str], str, str]
 
 @value
 class PlannedCommit:
-    """A planned commit: everything but its parent on the integration branch.
-
-    ``merged``: further parents. ``author``: name, mail, date. ``made``: the existing commit, for a
-    fast-forward. ``of``: what it lands, for the ledger.
-    """
+    """A planned commit: everything but its parent on the integration branch."""
 
     tree: str
     message: Message = Message("")
+    # Name, mail, date.
     author: tuple[str, str, str] = ("", "", "")
+    # Further parents.
     merged: tuple[str, ...] = ()
+    # The existing commit, for a fast-forward.
     made: str = ""
+    # What it lands, for the ledger.
     of: LandedCommit = LandedCommit("")
 
 
@@ -305,13 +305,16 @@ class TrackerFiles:
 
 
 class _Branch(NamedTuple):
-    """``newest``: the last commit; ``commits``: those without merges, the oldest first;
-    ``parents``: of all that are its own. ``base``: the commit that it began with, if it was to land
-    on something that lacks this commit; else ""."""
+    """What is known of a branch."""
 
+    # The last commit.
     newest: _About
+    # Commits without merges, the oldest first.
     commits: list[AgentCommit]
+    # The parents of all commits that are the branch's own.
     parents: frozenset[str]
+    # The commit that the branch began with, if it was to land on something that lacks this commit;
+    # else "".
     base: str = ""
 
 

@@ -38,11 +38,13 @@ NAMED_MAX = 5
 
 @value
 class Undone:
-    """Result of an undo. ``issue_ids``: issues to open again. ``tip``: tip of the branch now.
-    ``moved_back``: no commit was needed."""
+    """Result of an undo."""
 
+    # Issues to open again.
     issue_ids: tuple[str, ...]
+    # Tip of the branch now.
     tip: str
+    # No commit was needed.
     moved_back: bool
 
 

@@ -71,12 +71,14 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 @value
 class CallAnswer:
-    """An answer. ``in_file``: the result is in the file that the call named. ``spent``: the process
-    cannot be used again. ``is_stopping``: the call wants the worker to end."""
+    """The answer to a call."""
 
     outcome: Outcome
+    # The result is in the file that the call named.
     in_file: bool = False
+    # The process cannot be used again.
     spent: bool = False
+    # The call wants the worker to end.
     is_stopping: bool = False
 
 

@@ -25,20 +25,20 @@ END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class LivePage:
-    """A live page that is served.
-
-    ``pid``: its server. ``control``: whether it can control the fleet. ``beside``: whether
-    ``start --web`` began it, so that no terminal waits for its end. ``version``: of the program.
-    ``until``: epoch seconds at which the server ends by itself; None while that is not known, or
-    never. ``hosts``: further names under which it may be asked for.
-    """
+    """A live page that is served."""
 
     url: str
+    # Process id of the server.
     pid: int
+    # The page can control the fleet.
     control: bool
+    # ``start --web`` began it, so that no terminal waits for its end.
     beside: bool = False
+    # Version of the program.
     version: str = ""
+    # Epoch seconds at which the server ends by itself; None while that is not known, or never.
     until: float | None = None
+    # Further names under which the page may be asked for.
     hosts: tuple[str, ...] = ()
 
 

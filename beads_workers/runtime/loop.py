@@ -115,12 +115,14 @@ NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 @value
 class RequiredFolder:
-    """A folder that the fleet needs. ``what``: its name for people. ``writes``: it needs room.
-    ``file``: a file in it, opened to see whether anything can be written."""
+    """A folder that the fleet needs."""
 
+    # Its name for people.
     what: str
     path: Path
+    # The fleet needs room in it.
     writes: bool = False
+    # A file in it, opened to see whether anything can be written.
     file: str = ""
 
 

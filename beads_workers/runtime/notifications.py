@@ -32,15 +32,14 @@ OUTPUT_BYTES_MAX = 64 << 10
 
 @value
 class NotificationLimits:
-    """Seconds. ``command``: for one command; enough for a slow network, too little to block the
-    rest.
+    """Limits of notifications, in seconds."""
 
-    ``grace``: between TERM and KILL. ``end``: for all remaining commands at the end of the run; the
-    client waits longer than this for our exit.
-    """
-
+    # For one command: enough for a slow network, too little to block the rest.
     command: float = 30.0
+    # Between TERM and KILL.
     grace: float = 2.0
+    # For all remaining commands at the end of the run; the client waits longer than this for our
+    # exit.
     end: float = 10.0
 
 

@@ -19,11 +19,13 @@ WORKTREE_MARK = "beads-workers.json"
 
 @value
 class Project:
-    """A project. ``folder`` holds ``beads`` (the folder ``.beads``), ``tracker`` (a database), or
-    both."""
+    """A project."""
 
+    # Holds ``beads``, ``tracker``, or both.
     folder: Path
+    # The folder ``.beads``.
     beads: Path | None
+    # A database.
     tracker: Path | None
 
 

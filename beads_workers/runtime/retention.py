@@ -29,10 +29,11 @@ REMOVED = "removed"
 
 @value
 class Keep:
-    """Limits: so many of the last ``runs`` stay, with ``night`` all of the last night, and these
-    only while all are below ``size_bytes``."""
+    """Limits of what is kept."""
 
+    # So many of the last runs stay; with ``night``, all of the last night stay, too.
     runs: int = limits.KEEP_RUNS
+    # The runs stay only while all together are below this size; None: no limit.
     size_bytes: int | None = limits.RUNS_BYTES_MAX
     night: bool = True
 

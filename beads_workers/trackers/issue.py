@@ -46,12 +46,14 @@ class BadIssue(ValueError):
 
 @value
 class Dependency:
-    """A dependency. ``type`` says whether ``depends_on_id`` holds the issue back, is its parent, or
-    only informs: see ``core/ready``. ``extra``: with ``waits-for`` the gate, in ``metadata``."""
+    """A dependency."""
 
     depends_on_id: str
+    # Says whether ``depends_on_id`` holds the issue back, is its parent, or only informs: see
+    # ``core/ready``.
     type: str = BLOCKS
     created_at: str = ""
+    # With ``waits-for`` the gate, in ``metadata``.
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

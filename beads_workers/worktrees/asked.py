@@ -11,12 +11,7 @@ from beads_workers.core.settings import Worktrees
 
 @value
 class Preparation:
-    """Order of a worker for a worktree; the worker reads the answer from ``place_file``.
-
-    ``continues``: the attempt goes on with the work of the one before, in the same worktree, if
-    that is still there; ``may_continue``: a further attempt may do so with this one's. ``lands``:
-    its branch is to land.
-    """
+    """Order of a worker for a worktree; the worker reads the answer from ``place_file``."""
 
     worktrees: Worktrees
     issue_id: str
@@ -24,8 +19,12 @@ class Preparation:
     worker_id: str
     run_id: str
     place_file: str
+    # The attempt goes on with the work of the one before, in the same worktree, if that is still
+    # there.
     continues: bool = False
+    # A further attempt may do the same with the work of this one.
     may_continue: bool = False
+    # The branch of the attempt is to land.
     lands: bool = False
 
 

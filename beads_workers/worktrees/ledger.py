@@ -35,17 +35,19 @@ CANDIDATES_MAX = 2000
 
 @value
 class LandedCommit:
-    """One commit that the lander wrote. ``verified``: as in ``landing.Landed``; ``train``: the
-    issues in that tree. ``undoes``: the commits that it takes back; without a ``commit``, the
-    branch went back to before them. ``was``: its name before a person rewrote it."""
+    """One commit that the lander wrote."""
 
     commit: str = ""
     issue_id: str = ""
     attempt: int = 0
     run_id: str = ""
+    # As in ``landing.Landed``.
     verified: str = ""
+    # The commits that it takes back; without a ``commit``, the branch went back to before them.
     undoes: tuple[str, ...] = ()
+    # The issues in the tree of ``verified``.
     train: tuple[str, ...] = ()
+    # Its name before a person rewrote it.
     was: str = ""
 
 

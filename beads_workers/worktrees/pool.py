@@ -56,11 +56,13 @@ class Refill:
 
 @value
 class MadeAhead:
-    """State of a worktree made ahead. ``at``: the commit that is checked out; ``recipe``: hash of
-    the settings it was made with; ``copied``: the copied files, with their modes and hashes."""
+    """State of a worktree made ahead."""
 
+    # The commit that is checked out.
     at: str
+    # Hash of the settings that the worktree was made with.
     recipe: str
+    # The copied files, with their modes and hashes.
     copied: list[tuple[str, int, str]]
 
 

@@ -52,26 +52,26 @@ NAMES_SHOWN = 3
 
 @value
 class Found:
-    """State of one worktree that we made.
+    """State of one worktree that we made."""
 
-    ``changes``: files that are modified, staged or untracked (not ignored). ``commits``: number of
-    its own commits that are on no other branch, remote branch or tag. ``trouble``: why it could not
-    be examined. ``prepared``: whether a task may ever have run in it. ``superseded``: its commits
-    are kept by a ref when it is removed. ``inside``: repositories in ignored folders with work that
-    is nowhere else, looked for if nothing else keeps the worktree.
-    """
-
+    # A task may have run in it at some time.
     prepared: bool = True
     in_use: bool = False
     locked: str | None = None
+    # Files that are modified, staged or untracked (not ignored).
     changes: tuple[str, ...] = ()
     operation: str | None = None
     stashes: int = 0
+    # Number of its own commits that are on no other branch, remote branch or tag.
     commits: int = 0
     branch_used_at: str | None = None
     submodules: bool = False
+    # Why it could not be examined.
     trouble: str | None = None
+    # Its commits are kept by a ref when it is removed.
     superseded: bool = False
+    # Repositories in ignored folders with work that is nowhere else, looked for if nothing else
+    # keeps the worktree.
     inside: tuple[str, ...] = ()
 
 
@@ -142,16 +142,14 @@ MAKING_LOCK = "initializing"
 
 @value
 class Worktree:
-    """One worktree that we made, as it is now. ``path`` and ``git_directory`` are None if it is
-    gone.
-
-    ``tip``: the commit of its branch; None if that is gone.
-    """
+    """One worktree that we made, as it is now."""
 
     record: WorktreeRecord
     found: Found
+    # ``path`` and ``git_directory`` are None if the worktree is gone.
     path: Path | None = None
     git_directory: Path | None = None
+    # The commit of its branch; None if that is gone.
     tip: str | None = None
 
 
@@ -501,14 +499,14 @@ _FIELDS = {"1": 8, "2": 9, "u": 10}
 
 @value
 class CleanupResult:
-    """Result for one worktree. ``kept_because`` is empty if it was removed, or would be.
-
-    ``path`` is None if only the branch is left, ``branch`` if only the folder is.
-    """
+    """Result for one worktree."""
 
     record: WorktreeRecord
+    # None if only the branch is left.
     path: Path | None
+    # None if only the folder is left.
     branch: str | None
+    # Empty if the worktree was removed, or would be.
     kept_because: tuple[str, ...]
 
 

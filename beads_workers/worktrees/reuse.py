@@ -98,22 +98,23 @@ class Kept(Exception):
 
 @value
 class Fresh:
-    """A worktree before its attempt begins. Rows are by path; that of a folder ends with ``/``.
+    """A worktree before its attempt begins. Rows are by path; that of a folder ends with ``/``."""
 
-    ``at``: the commit that is checked out; ``recipe``: the settings it was made with; ``tracked``
-    and ``made``: files and links of git, and of set-up and copies; ``folders``: all of them;
-    ``linked``: of ``made``, files with several names: time of change, and hash; ``copied``: the
-    copied files of the project; ``own``: the files of the worktree's git directory, and
-    ``SETTINGS``, with their text.
-    """
-
+    # The commit that is checked out.
     at: str
+    # The settings that the worktree was made with.
     recipe: str
+    # Files and links of git.
     tracked: dict[str, str]
+    # Files and links of set-up and copies.
     made: dict[str, str]
+    # Folders of git, set-up and copies.
     folders: dict[str, str]
+    # Those of ``made`` that are files with several names: time of change, and hash.
     linked: dict[str, tuple[int, str]]
+    # The copied files of the project.
     copied: list[tuple[str, int, str]]
+    # The files of the worktree's git directory, and ``SETTINGS``, with their text.
     own: dict[str, str]
 
 

@@ -39,13 +39,15 @@ from beads_workers.worktrees.sweep import make_writable
 
 @value
 class Submodule:
-    """A gitlink of an index, and its folder. ``path``: from the top of the worktree; ``commit``:
-    what the gitlink names; ``head``: what is checked out, "" if that is no repository; ``files``:
-    changed and new files, except those of nested submodules."""
+    """A gitlink of an index, and its folder."""
 
+    # From the top of the worktree.
     path: str
+    # What the gitlink names.
     commit: str
+    # What is checked out; "" if that is no repository.
     head: str
+    # Changed and new files, except those of nested submodules.
     files: tuple[str, ...]
 
     @property

@@ -29,16 +29,15 @@ MANIFESTS = (
 
 @value
 class Lead:
-    """A lead. ``found``: the file that leads into the checkout; ``to``: the place there, from its
-    top.
+    """A lead."""
 
-    ``remedy``: what to do about it; ``before``: text that fixes it before the line of verify, if a
-    variable can.
-    """
-
+    # The file that leads into the checkout.
     found: str
+    # The place in the checkout, from its top.
     to: str
+    # What to do about it.
     remedy: str
+    # Text that fixes it before the line of verify, if a variable can.
     before: str = ""
 
 

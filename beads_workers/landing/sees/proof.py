@@ -37,32 +37,31 @@ Runs = Generator[Orders, list[GateResult], "Proof"]
 
 @value
 class Proof:
-    """Result of a proof.
-
-    ``found``: if the check reads the checkout, what shows this, such as leads; if ``sight`` is
-    ``UNKNOWN`` or ``RED``, the reason. ``remedy``: the corrected line of verify, or advice in
-    words. ``opened``: sources of the checkout that were opened while the check ran.
-    """
+    """Result of a proof."""
 
     sight: Sight
+    # If the check reads the checkout, what shows this, such as leads; if ``sight`` is ``UNKNOWN``
+    # or ``RED``, the reason.
     found: tuple[str, ...] = ()
+    # The corrected line of verify, or advice in words.
     remedy: str = ""
+    # Sources of the checkout that were opened while the check ran.
     opened: tuple[str, ...] = ()
     seconds: float = 0.0
 
 
 @dataclass
 class Prover:
-    """The proof of one commit.
+    """The proof of one commit."""
 
-    ``settings``: settings of the gate. ``commit``: the commit whose sources are broken. ``lane``:
-    number of the gate worktree in which the proof runs the check; if two runs are side by side,
-    the second run uses the next number. ``passes``: whether verify is known to pass on ``commit``.
-    """
-
+    # Settings of the gate.
     settings: LanderSettings
+    # The commit whose sources are broken.
     commit: str
+    # Number of the gate worktree in which the proof runs the check; if two runs are side by side,
+    # the second run uses the next number.
     lane: int
+    # Verify is known to pass on ``commit``.
     passes: bool = False
     top: Path = field(init=False)
     leads: tuple[Lead, ...] = field(init=False)

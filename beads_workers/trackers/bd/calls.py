@@ -51,21 +51,20 @@ class BdResult:
 
 @dataclass(slots=True)
 class BdCalls:
-    """Runner of ``bd`` in ``folder`` as ``actor``; counts calls and seconds in ``calls``.
-
-    ``fixed`` holds the global options of every call; it grows when this ``bd`` turns out to need
-    more. ``call_seconds`` and ``call_seconds_per_id`` limit one call. After that, ``bd`` is killed
-    with every process in its process group: hooks, but neither its daemon nor its server.
-    """
+    """Runner of ``bd`` in one folder, in the name of one actor."""
 
     program: str
     folder: Path
     actor: str
+    # Counts calls and seconds.
     calls: Calls
     log: CallLog | None = None
     environment: Mapping[str, str] | None = None
+    # ``call_seconds`` and ``call_seconds_per_id`` limit one call. After that, ``bd`` is killed with
+    # every process in its process group: hooks, but neither its daemon nor its server.
     call_seconds: float = limits.BD_SECONDS
     call_seconds_per_id: float = CALL_SECONDS_PER_ID
+    # The global options of every call; they grow when this ``bd`` turns out to need more.
     fixed: list[str] = field(default_factory=list)
     _had_tracker: bool = False
     _late: subprocess.Popen[bytes] | None = None

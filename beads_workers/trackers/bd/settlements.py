@@ -36,16 +36,14 @@ from beads_workers.trackers.settlement_rules import Ownership, unmarks
 
 @value
 class ConditionalWrite:
-    """A write for an issue that is in ``status``, in the name of ``assignee``, and for no other.
-
-    ``notes``: the existing notes, for a ``bd`` that cannot append. ``sure``: nobody can have
-    changed the issue, so that the write need not name the expected state.
-    """
+    """A write for an issue that is in ``status``, in the name of ``assignee``, and for no other."""
 
     settlement: source.Settlement
     status: str
     assignee: str
+    # The existing notes, for a ``bd`` that cannot append.
     notes: str = ""
+    # Nobody can have changed the issue, so that the write need not name the expected state.
     sure: bool = False
 
     @property
@@ -325,17 +323,16 @@ def _note(note: str) -> str:
 
 @dataclass(slots=True)
 class SettlementGroup:
-    """Settlements of different issues, all for ``actor``. ``answers`` fills up as they end.
-
-    ``shared``: somebody else may write at any moment, also right after a look. ``sure``: issues
-    that nobody can have taken from us, if a look shows them in our name.
-    """
+    """Settlements of different issues, all for one actor."""
 
     tracker: BdTracker
     actor: str
     settlements: Sequence[source.Settlement]
+    # Somebody else may write at any moment, also right after a look.
     shared: bool = False
+    # Issues that nobody can have taken from us, if a look shows them in our name.
     sure: frozenset[IssueId] = frozenset()
+    # Fill up as the settlements end.
     answers: dict[IssueId, source.Settled] = field(default_factory=dict)
     _trouble: source.SourceError | None = None
 

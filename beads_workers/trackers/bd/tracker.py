@@ -306,18 +306,18 @@ _VERSION = re.compile(r"([0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}[\w.+-]{0,60})", re.A
 
 @value
 class BdFeatures:
-    """Features of a ``bd``. ``compare_and_swap``: ``update --if-assignee --if-status``, and atomic
-    claims with it.
-
-    ``batch``: one transaction for many closes. ``leases``: a claim expires unless it is renewed.
-    ``daemon``: a background process may hold the database. The others are single options.
-    """
+    """Features of a ``bd``."""
 
     version: str
+    # ``update --if-assignee --if-status``, and atomic claims with it.
     compare_and_swap: bool
+    # One transaction for many closes.
     batch: bool
+    # A claim expires unless it is renewed.
     leases: bool
+    # A background process may hold the database.
     daemon: bool
+    # Single options, up to ``readonly``.
     append_notes: bool
     brief: bool
     brief_list: bool

@@ -47,22 +47,21 @@ class DependencyCycle(Exception):
 
 @value
 class Imported:
-    """Result of an import, as counts of issues.
-
-    ``older``: left as they were, because the tracker's are newer. ``held``: updated, but status and
-    assignee stayed. ``skipped``: records that are no issues (beads' memories, its header).
-    ``dangling``: dependencies on unknown issues, which hold nothing back. ``left_out``: labels,
-    comments and dependencies that cannot be read, each with its line and issue.
-    """
+    """Result of an import, as counts of issues."""
 
     created: int = 0
     updated: int = 0
     unchanged: int = 0
+    # Left as they were, because the tracker's are newer.
     older: int = 0
+    # Updated, but status and assignee stayed.
     held: int = 0
     commands_dropped: int = 0
+    # Records that are no issues (beads' memories, its header).
     skipped: int = 0
+    # Dependencies on unknown issues, which hold nothing back.
     dangling: int = 0
+    # Labels, comments and dependencies that cannot be read, each with its line and issue.
     left_out: tuple[str, ...] = ()
 
 
