@@ -68,19 +68,19 @@ class KindMissing(SourceError):
 
 @value
 class Capabilities:
-    """Promises of a kind of source; the contract tests check exactly these.
+    """Promises of a kind of source; the contract tests check exactly these."""
 
-    ``dependencies``: an issue may wait for others; ``parents``: an issue may be below another one.
-    ``leases``: claims expire by themselves, so that several fleets may share the tracker.
-    ``hand_over``: a worker may claim and close by itself. ``push``: work arrives by itself, through
-    an ingress. ``looks``: other processes can read the issues (``why``, ``list``, ``show``).
-    """
-
+    # An issue may wait for others.
     dependencies: bool = False
+    # An issue may be below another one.
     parents: bool = False
+    # Claims expire by themselves, so that several fleets may share the tracker.
     leases: bool = False
+    # A worker may claim and close by itself.
     hand_over: bool = False
+    # Work arrives by itself, through an ingress.
     push: bool = False
+    # Other processes can read the issues (``why``, ``list``, ``show``).
     looks: bool = True
 
 
@@ -109,70 +109,65 @@ class Opening:
 
 @value
 class Located:
-    """Location of a tracker.
+    """Location of a tracker."""
 
-    ``folder``: the project's; ``place``: the tracker's own path, which only one fleet may hold;
-    ``options``: further options for opening, as ``FleetSettings`` keeps them.
-    """
-
+    # The tracker's own path, which only one fleet may hold.
     place: Path
+    # The folder of the project.
     folder: Path
+    # Further options for opening, as ``FleetSettings`` keeps them.
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @value
 class Looked:
-    """Input of the checks of ``doctor``.
+    """Input of the checks of ``doctor``."""
 
-    ``resolved``: all options of command line, environment and file (``cli.config.Resolved``);
-    ``state``: the run directory; ``fleet``: None if there is no tracker.
-    """
-
+    # All options of command line, environment and file (``options.Resolved``).
     resolved: Any
+    # The run directory.
     state: Path
+    # None if there is no tracker.
     fleet: FleetSettings | None = None
 
 
 @value
 class SourceKind:
-    """A kind of source. Functions may be ``Late``; None means: as for a tracker.
+    """A kind of source. Functions may be ``Late``; None means: as for a tracker."""
 
-    ``name``: of the source, as in ``FleetSettings.source`` and ``Job.source``. ``called``: its name
-    in messages. ``prefixes``: beginnings of a ``--source`` text that select this kind, besides its
-    name. ``forms``: the texts that ``--source`` accepts, for hints. ``named``: its name alone
-    selects it.
-
-    ``open``: returns the source. ``locate``: turns the text of ``--source`` and the current folder
-    into ``Located``, or raises ``SourceError``; None: the tracker is found by walking up
-    (``runtime.project``). ``prepare``: turns the options (``Looked.resolved``), issues and
-    ``owned`` into the settings of a fleet. ``client_settings``: turns the options and the run
-    directory into settings with which a client may read the source. Both raise ``CommandError``;
-    None: settings come from ``locate`` or the project. ``workers``: the number of workers that a
-    fleet would have.
-
-    ``ingress``: makes the object that serves the sockets of a push source (``runtime.sources``).
-    ``prompt``: ``take`` and ``settle`` only touch memory, so the loop does not wait for them.
-
-    ``checks``: returns the lines of ``doctor`` about the source, from ``Looked``; the lines are
-    named ``checked``. ``work_checks``: returns the lines about the work, if the options do not
-    decide it.
-    """
-
+    # The name of the source, as in ``FleetSettings.source`` and ``Job.source``.
     name: str
+    # Its name in messages.
     called: str
+    # Returns the source.
     open: Callable[[Opening], Source]
     capabilities: Capabilities = field(default_factory=Capabilities)
+    # Beginnings of a ``--source`` text that select this kind, besides its name.
     prefixes: tuple[str, ...] = ()
+    # The texts that ``--source`` accepts, for hints.
     forms: tuple[str, ...] = ()
+    # Its name alone selects it.
     named: bool = True
+    # Turns the text of ``--source`` and the current folder into ``Located``, or raises
+    # ``SourceError``; None: the tracker is found by walking up (``runtime.project``).
     locate: Callable[[str, Path], Located] | None = None
+    # Turns the options (``Looked.resolved``), issues and ``owned`` into the settings of a fleet. It
+    # and ``client_settings`` raise ``CommandError``; None: settings come from ``locate`` or the
+    # project.
     prepare: Callable[..., FleetSettings] | None = None
+    # Turns the options and the run directory into settings with which a client may read the source.
     client_settings: Callable[[Any, Path], FleetSettings] | None = None
+    # The number of workers that a fleet would have.
     workers: Callable[[Any], int] | None = None
+    # Makes the object that serves the sockets of a push source (``runtime.sources``).
     ingress: Callable[..., Any] | None = None
+    # ``take`` and ``settle`` only touch memory, so the loop does not wait for them.
     prompt: bool = False
+    # Returns the lines of ``doctor`` about the source, from ``Looked``.
     checks: Callable[[Looked], Any] | None = None
+    # The name of those lines.
     checked: str = "tracker"
+    # Returns the lines about the work, if the options do not decide it.
     work_checks: Callable[[Looked], Any] | None = None
 
     def recognises(self, text: str) -> bool:

@@ -76,18 +76,17 @@ It raises ``ValueError`` with the values that are allowed.
 
 @value
 class ValueKind(Generic[T]):
-    """A kind of value: how it is read, and how the command line parses its words.
-
-    ``word``: the type of one word; ``parse`` converts the word, and then ``metavar`` names it.
-    ``many``: the option may be given several times. ``names``: all possible values, if there are
-    few.
-    """
+    """A kind of value: how it is read, and how the command line parses its words."""
 
     read: Reader[T]
+    # The type of one word.
     word: type = str
+    # Converts the word, and then ``metavar`` names it.
     parse: Callable[[Any], Any] | None = None
     metavar: str | None = None
+    # The option may be given several times.
     many: bool = False
+    # All possible values, if there are few.
     names: tuple[str, ...] = ()
 
     def from_text(self, text: str) -> Any:
@@ -645,49 +644,46 @@ for _name, _each in KEYS.items():
 
 @dataclass(frozen=True, slots=True)
 class AgentTable:
-    """``[agents.NAME]``: how an agent is called; see ``core.settings.Agent``.
+    """``[agents.NAME]``: how an agent is called; see ``core.settings.Agent``."""
 
-    ``argv``: the whole command; with an ``adapter``, only the program. ``prompt``: the text of the
-    template. ``escalate``: a model or an agent for the last attempt.
-    """
-
+    # The whole command; with an ``adapter``, only the program.
     argv: tuple[str, ...] = ()
+    # The text of the template.
     prompt: str | None = None
     adapter: str | None = None
     model: str | None = None
     arguments: tuple[str, ...] | None = None
     prices: Mapping[str, tuple[float, ...]] | None = None
     at_once: int | None = None
+    # A model or an agent for the last attempt.
     escalate: str | None = None
 
 
 @value
 class RiskyLine:
-    """A line of a project that, if trusted, runs something or weakens a protection.
+    """A line of a project that, if trusted, runs something or weakens a protection."""
 
-    ``folder``: the project for which trust is kept. ``text``: the line as shown to people.
-    ``digest``: hash of everything that counts in the line.
-    """
-
+    # The project for which trust is kept.
     folder: Path
+    # The line as shown to people.
     text: str
+    # Hash of everything that counts in the line.
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Every option with its default filled in, and the origin of each value.
+    """Every option with its default filled in, and the origin of each value."""
 
-    ``origin``: ``command line``, the environment variable's name, the file's path or ``default``. A
-    value is None only if the option has no default. Paths are absolute. ``trusted``: the lines of
-    the file that run something and are in force; ``untrusted``: the lines that are left out.
-    """
-
+    # A value is None only if the option has no default. Paths are absolute.
     options: Options
+    # ``command line``, the environment variable's name, the file's path or ``default``.
     origin: Mapping[str, str]
     agents: Mapping[str, AgentTable]
     file: Path | None = None
+    # The lines of the file that run something and are in force.
     trusted: tuple[RiskyLine, ...] = ()
+    # The lines that are left out.
     untrusted: tuple[RiskyLine, ...] = ()
 
 

@@ -26,15 +26,15 @@ Key = tuple[str, str]
 
 @value
 class Suite:
-    """A way to test. ``line``: for ``sh -c``; ``found``: where it was recognised.
+    """A way to test."""
 
-    ``setup``: commands that a new git worktree needs first, as it has only committed files.
-    ``why_not``: why it is only named, or "".
-    """
-
+    # The command, for ``sh -c``.
     line: str
+    # Where it was recognised.
     found: str
+    # Commands that a new git worktree needs first, as it has only committed files.
     setup: str = ""
+    # Why it is only named, or "".
     why_not: str = ""
 
 

@@ -65,23 +65,23 @@ The slowest healthy one, a ``bd`` on a busy machine, takes a third of it.
 
 @value
 class Condition:
-    """A condition of a start.
-
-    ``name``: the name of its lines. ``holds``: what must hold, as docs/CONDITIONS.md says it.
-    ``lifted_by``: the option with which ``start`` continues although the condition fails; "" if no
-    fleet could start without it. ``typed``: options that are usage errors of ``doctor`` too, if
-    they are wrong on its command line. ``unsaid``: it needs an option that ``doctor`` does without,
-    so ``doctor`` only warns. ``patience_seconds``: the time limit, if it is checked in a thread.
-    """
+    """A condition of a start."""
 
     stage: Stage
+    # The name of its lines.
     name: str
+    # What must hold, as docs/CONDITIONS.md says it.
     holds: str
     look: Look
+    # The option with which ``start`` continues although the condition fails; "" if no fleet could
+    # start without it.
     lifted_by: str = ""
     asked: Asked = Asked.AT_ONCE
+    # Options that are usage errors of ``doctor`` too, if they are wrong on its command line.
     typed: tuple[str, ...] = ()
+    # It needs an option that ``doctor`` does without, so ``doctor`` only warns.
     unsaid: bool = False
+    # The time limit, if it is checked in a thread.
     patience_seconds: float = PATIENCE_SECONDS
 
 

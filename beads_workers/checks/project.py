@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrackerChoice:
-    """The chosen tracker. ``source``: its kind; ``place``: the folder ``.beads`` or the database.
+    """The chosen tracker."""
 
-    ``passed_over``: the built-in tracker that is here too, if nobody chose between them.
-    ``options``: further options for opening (``FleetSettings.source_options``).
-    """
-
+    # The kind of the tracker.
     source: str
+    # The folder ``.beads`` or the database.
     place: Path
     folder: Path
+    # The built-in tracker that is here too, if nobody chose between them.
     passed_over: Path | None = None
+    # Further options for opening (``FleetSettings.source_options``).
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -25,17 +25,16 @@ class Grade(Enum):
 
 @value
 class Check:
-    """A line of ``doctor``, and the reason why ``start`` refuses.
-
-    ``remedy``: a shell command that fixes the problem; empty if no single command does, or nothing
-    is wrong. ``hint``: what to do, in words. ``exit_code``: the exit code of ``start``.
-    """
+    """A line of ``doctor``, and the reason why ``start`` refuses."""
 
     name: str
     status: Grade
     text: str
+    # A shell command that fixes the problem; empty if no single command does, or nothing is wrong.
     remedy: str = ""
+    # What to do, in words.
     hint: str = ""
+    # The exit code of ``start``.
     exit_code: int = EXIT_ERROR
 
 

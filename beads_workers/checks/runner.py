@@ -23,14 +23,13 @@ from beads_workers.checks.rules import Check, Grade, warn
 
 @dataclass(slots=True)
 class ScheduledCheck:
-    """A check to run.
+    """A check to run."""
 
-    ``look``: returns its findings. ``name``: shown while the check is waited for, or if it fails.
-    ``patience_seconds``: its time limit.
-    """
-
+    # Shown while the check is waited for, or if it fails.
     name: str
+    # Returns its findings.
     look: Callable[[], Found]
+    # Its time limit.
     patience_seconds: float = PATIENCE_SECONDS
     checks: list[Check] = field(default_factory=list)
     done: threading.Event = field(default_factory=threading.Event)

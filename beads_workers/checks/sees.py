@@ -36,10 +36,11 @@ LEAST_SECONDS = 5.0
 
 @value
 class Sighting:
-    """Result of the check. ``check``: for people. ``proof``: None if nothing is known while
-    ``process`` still runs."""
+    """Result of the check."""
 
+    # The line for people.
     check: Check
+    # None if nothing is known while ``process`` still runs.
     proof: Proof | None = None
     process: ProofProcess | None = None
 

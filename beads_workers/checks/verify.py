@@ -44,15 +44,15 @@ Runs = Sequence[tuple[Key, Suite]]
 
 @value
 class VerifyProposal:
-    """A proposal for ``--verify``.
+    """A proposal for ``--verify``."""
 
-    ``line``: the command, "" if all is left out; ``why``: its origin in words; ``setup``: for
-    ``[worktree] setup``, or "". ``left_out``: recognised commands that are not in the line.
-    """
-
+    # The command; "" if all is left out.
     line: str
+    # Its origin in words.
     why: str
+    # The commands for ``[worktree] setup``, or "".
     setup: str = ""
+    # Recognised commands that are not in the line.
     left_out: tuple[str, ...] = ()
 
 

@@ -21,15 +21,14 @@ NONE_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class VerifySetting:
-    """The setting ``verify`` and a proposal for it.
-
-    ``already``: the value in the settings file, None if it is not set there. ``file``: that file,
-    or the one to be made. ``written``: the proposal was written to the file.
-    """
+    """The setting ``verify`` and a proposal for it."""
 
     proposal: VerifyProposal | None
+    # The value in the settings file; None if it is not set there.
     already: str | None
+    # The settings file, or the one to be made.
     file: Path
+    # The proposal was written to the file.
     written: bool = False
 
     def as_json(self) -> dict[str, Any]:

@@ -351,16 +351,15 @@ def print_unit(options: Typed, issues: tuple[str, ...], argv: tuple[str, ...]) -
 
 @dataclass(frozen=True, slots=True)
 class StartView:
-    """Display of a start.
-
-    ``wait``: with ``detach``, wait for the end. ``draw``: show the dashboard on a terminal.
-    ``dry_run``: only show what would be taken.
-    """
+    """Display of a start."""
 
     detach: bool
+    # With ``detach``, wait for the end.
     wait: bool = False
     as_json: bool = False
+    # Show the dashboard on a terminal.
     draw: bool = True
+    # Only show what would be taken.
     dry_run: bool = False
 
 

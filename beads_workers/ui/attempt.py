@@ -33,19 +33,18 @@ SAME_SECONDS = 0.05
 
 @value
 class Pin:
-    """Name of an attempt. ``number``: 0 for the newest attempt of the issue.
-
-    A free retry has the number of the attempt before it. These tell them apart: ``began`` (seconds
-    of the run) or ``ended_at`` (epoch seconds), whichever the opened row has; and ``request_id``,
-    which is "" until the journals were read.
-    """
+    """Name of an attempt."""
 
     issue_id: str
     run_id: str
+    # 0 for the newest attempt of the issue. A free retry has the number of the attempt before it.
     number: int = 0
     worker_id: str = ""
+    # These tell a free retry from the attempt before it: ``began`` (seconds of the run) or
+    # ``ended_at`` (epoch seconds), whichever the opened row has, and ``request_id``.
     began: float | None = None
     ended_at: float | None = None
+    # "" until the journals were read.
     request_id: str = ""
 
 
@@ -158,17 +157,18 @@ class Tried:
 
 @value
 class AttemptView:
-    """The pinned attempt (``at``, None if no journal has it) among all ``attempts`` of its issue.
-
-    ``title``: of the issue. ``landing``: what became of its branch, None if nothing was to land.
-    ``project``: the folder of the project.
-    """
+    """The pinned attempt among all attempts of its issue."""
 
     pin: Pin
+    # The title of the issue.
     title: str = ""
+    # All attempts of the issue.
     attempts: tuple[Tried, ...] = ()
+    # The index of the pinned attempt; None if no journal has it.
     at: int | None = None
+    # What became of its branch; None if nothing was to land.
     landing: LandingHistory | None = None
+    # The folder of the project.
     project: str = ""
 
     @property
@@ -268,15 +268,15 @@ def _found_at(pin: Pin, attempts: Sequence[Tried]) -> int | None:
 
 @value
 class IssueAction:
-    """Something that a person can do about an issue now.
+    """Something that a person can do about an issue now."""
 
-    ``key``: of the dashboard. ``button``: its name in ``bindings.BUTTONS``; "" if the page has
-    none. ``label``: what it does. ``control``: the request to the fleet.
-    """
-
+    # A key of the dashboard.
     key: str
+    # Its name in ``bindings.BUTTONS``; "" if the page has none.
     button: str
+    # What it does.
     label: str
+    # The request to the fleet.
     control: str
 
 

@@ -51,24 +51,25 @@ _STATES = {
 
 @value
 class IssueRow:
-    """An issue of a backlog.
-
-    ``cause`` and ``text``: its most decisive reason, for programs and for people; ``remedy``: what
-    would end it. ``error``: of its last attempt. ``at``: epoch seconds since which it runs, from
-    which it may be taken, or at which it was closed; None if nothing says so. ``attempts``: those
-    that count; for a running issue, the number of this one. ``priority``: None if it is not known.
-    """
+    """An issue of a backlog."""
 
     issue_id: str
     title: str
     state: State
+    # Its most decisive reason: ``cause`` for programs, ``text`` for people.
     cause: Cause
     text: str
+    # What would end that reason.
     remedy: str = ""
+    # None if it is not known.
     priority: int | None = None
     blocked_by: tuple[str, ...] = ()
+    # Epoch seconds since which it runs, from which it may be taken, or at which it was closed; None
+    # if nothing says so.
     at: float | None = None
+    # Number of the attempts that count; for a running issue, the number of this one.
     attempts: int = 0
+    # The error of its last attempt.
     error: str = ""
     worker_id: str = ""
 
@@ -84,13 +85,15 @@ class Group:
 
 @value
 class IssueBacklog:
-    """All issues by state. ``cut``: there are more, less urgent ones. ``unseen``: why the tracker
-    could not be read, "" if it was: then only the issues are there that the fleet remembers.
-    ``listed_at``: epoch seconds at which the tracker was asked; None if it was not."""
+    """All issues by state."""
 
     groups: tuple[Group, ...]
+    # There are more, less urgent ones.
     cut: bool = False
+    # Why the tracker could not be read; "" if it was. If it could not, only the issues are there
+    # that the fleet remembers.
     unseen: str = ""
+    # Epoch seconds at which the tracker was asked; None if it was not.
     listed_at: float | None = None
 
     @property

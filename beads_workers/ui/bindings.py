@@ -67,30 +67,28 @@ REPLAY = frozenset({Role.REPLAY})
 
 
 class Binding(NamedTuple):
-    """Keys that do the same.
+    """Keys that do the same."""
 
-    ``names``: as ``keys.KeyParser`` names them, with spaces between. ``panes``: the views in which
-    they do it. ``asks``: whether the dashboard asks first. ``word``: its name in the palette, ""
-    for moves, which nobody types.
-    """
-
+    # As ``keys.KeyParser`` names them, with spaces between.
     names: str
     act: Action
+    # The views in which they do it.
     panes: Collection[Pane] = EVERYWHERE
+    # The dashboard asks first.
     asks: bool = False
+    # Its name in the palette; "" for moves, which nobody types.
     word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BindingRow:
-    """Keys that belong together: a line of the help, and a row of docs/CLI.md.
+    """Keys that belong together: a line of the help, and a row of docs/CLI.md."""
 
-    ``shown``: the keys in the help, which may leave out some; "" for no line. ``help``: at most 50
-    characters. ``does``: the whole sentence, in Markdown.
-    """
-
+    # The keys in the help, which may leave out some; "" for no line.
     shown: str
+    # At most 50 characters.
     help: str
+    # The whole sentence, in Markdown.
     does: str
     keys: tuple[Binding, ...]
     roles: frozenset[Role] = frozenset(Role)

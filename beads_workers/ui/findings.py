@@ -49,18 +49,18 @@ class DurationSummary:
 
 @value
 class Failure:
-    """Attempts that failed for the same reason.
-
-    ``reason``: the error, with varying parts as ``#``. ``example``: one of the errors in full.
-    ``issue_ids``: in the order in which they failed; ``last``: time of the last failure.
-    """
+    """Attempts that failed for the same reason."""
 
     outcome: str
+    # The error, with varying parts as ``#``.
     reason: str
+    # One of the errors in full.
     example: str
     attempts: int
     seconds: float
+    # In the order in which they failed.
     issue_ids: tuple[str, ...]
+    # Time of the last failure.
     last: float
 
 

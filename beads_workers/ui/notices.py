@@ -42,17 +42,13 @@ ERROR_WIDTH = 300
 
 @value
 class Notice:
-    """A notification. ``event``: its name; ``text``: one sentence, fit for any terminal.
+    """A notification. Its figures are those of the run so far."""
 
-    ``count`` issues were quarantined, of which ``issue_ids`` names the first; title and error are
-    those of the first. The figures are those of the run so far; ``at`` is in epoch seconds.
-    ``landed`` and ``unlanded``: finished issues whose branches have landed, and have not.
-    ``agent``: the owner of the account; ``todo``: the command that fixes the problem, if it is
-    known.
-    """
-
+    # The name of the notification.
     event: str
+    # One sentence, fit for any terminal.
     text: str
+    # Epoch seconds.
     at: float
     run_id: str
     project: str
@@ -60,14 +56,20 @@ class Notice:
     failed: int = 0
     quarantined: int = 0
     unclosed: int = 0
+    # Finished issues whose branches have landed, and (``unlanded``) have not.
     landed: int = 0
     unlanded: int = 0
+    # Number of issues that were quarantined, or 1 if an issue waits for an answer or an approval.
     count: int = 0
+    # The first ones of these issues.
     issue_ids: tuple[str, ...] = ()
+    # If there are such issues, title and error are those of the first.
     issue_title: str = ""
     error: str = ""
     exit_code: int | None = None
+    # The owner of the account.
     agent: str = ""
+    # The command that fixes the problem, if it is known.
     todo: str = ""
     spent_usd: float = 0.0
     tokens: int = 0

@@ -63,31 +63,33 @@ class Cause(Enum):
 
 @value
 class Reason:
-    """A reason. ``remedy``: what would end it. ``issue_ids``: its issues. ``until``: epoch time."""
+    """A reason why an issue does not run."""
 
     cause: Cause
     text: str
+    # What would end it.
     remedy: str = ""
+    # The issues that it is about.
     issue_ids: tuple[str, ...] = ()
+    # Epoch seconds.
     until: float | None = None
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything that is known at one moment.
-
-    ``clock``: turns epoch seconds into a local time. ``seen``: the issues asked about and
-    everything they wait for, down to the roots. ``ready``: the issues that the tracker itself calls
-    ready, None if it was not asked. ``unseen``: why the tracker could not be read, or "".
-    ``is_pushed``: work is sent here, and is in no tracker.
-    """
+    """Everything that is known at one moment."""
 
     facts: Facts
     now: float
+    # Turns epoch seconds into a local time.
     clock: Callable[[float], str]
+    # The issues asked about and everything they wait for, down to the roots.
     seen: Mapping[IssueId, Seen] = field(default_factory=dict)
+    # The issues that the tracker itself calls ready; None if it was not asked.
     ready: frozenset[IssueId] | None = None
+    # Why the tracker could not be read, or "".
     unseen: str = ""
+    # Work is sent here, and is in no tracker.
     is_pushed: bool = False
 
     @property

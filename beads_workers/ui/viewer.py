@@ -220,19 +220,18 @@ class PageCard:
 
 @dataclass(frozen=True, slots=True)
 class ShownLog:
-    """A log, or the end of a long one; or another text in its place.
-
-    ``lines``: rows of the screen. ``first``: number of lines before these. ``changes``: changes of
-    the attempt in its worktree so far, in git's words. ``cuts``: the indexes of rows that go on
-    with the line of the row before, in order. ``times``: when each row came, "" if that is not
-    known; empty if times are not shown.
-    """
+    """A log, or the end of a long one; or another text in its place."""
 
     title: str
+    # Rows of the screen.
     lines: Sequence[str] = ()
+    # Number of lines before these.
     first: int = 0
+    # Changes of the attempt in its worktree so far, in git's words.
     changes: str = ""
+    # The indexes of rows that go on with the line of the row before, in order.
     cuts: Sequence[int] = ()
+    # When each row came, "" if that is not known; empty if times are not shown.
     times: Sequence[str] = ()
 
     @property
@@ -264,17 +263,16 @@ class ShownLog:
 
 @dataclass(frozen=True, slots=True)
 class ShownAttempt:
-    """The selected attempt. ``row``: its row of the snapshot, with further fields.
-
-    ``worker_id``: its worker, "" if that is no longer known. ``run_id``: "" for the run of the
-    snapshot.
-    """
+    """The selected attempt."""
 
     issue_id: str
     attempt: int
+    # "" if its worker is no longer known.
     worker_id: str
     running: bool
+    # Its row of the snapshot, with further fields.
     row: Fields
+    # "" for the run of the snapshot.
     run_id: str = ""
 
     @property
@@ -287,58 +285,65 @@ class ShownAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """State of a view.
-
-    ``part``: the list that the arrows are in; ``chosen``: the key of each list's chosen row.
-
-    ``states``: filter of each list; a list without one shows all rows. ``finds``: of each pane, the
-    text that its rows must have. ``order``: of ``ORDERS``, "" for names. ``backlog``: the last
-    answer of the tracker, None before the first; ``now``: epoch seconds while it is shown;
-    ``issue_order``: of ``backlog.ORDERS``, "" for the
-    usual one; ``unfolded``: keys of the causes whose issues are listed. ``back``: the pane to which
-    another one leads back, if that is not the fleet. ``typed``: text after ``/``, or of
-    ``writing``; None while nobody types. ``message``: the last answer of the fleet. ``caption``:
-    comment of a demo on the moment. ``unicode``: whether the terminal can show more than ASCII.
-
-    The view of one attempt: ``opened``: which; ``view``: what the journals have of it. ``log``: the
-    text of its section. ``log_end``: the last shown row, None while the end is followed.
-    ``log_find``: the text that is searched; ``log_found``: the row where it was found last.
-    ``wrap``: long lines go on in the next row; ``times``: each line has its time; ``full``: nothing
-    else is on the screen. ``top``: scroll position of the help. ``naming``: what is typed is a name
-    of the palette. ``tallest``: the most rows that the list of workers had lately.
-    ``card``: of the live page.
-    """
+    """State of a view."""
 
     role: Role = Role.WATCH
     pane: Pane = Pane.FLEET
+    # The list that the arrows are in.
     part: Part = Part.WORKERS
+    # The key of each list's chosen row.
     chosen: Mapping[Part, str] = field(default_factory=dict)
+    # Filter of each list; a list without one shows all rows.
     states: Mapping[Part, str] = field(default_factory=dict)
+    # Of each pane, the text that its rows must have.
     finds: Mapping[Pane, str] = field(default_factory=dict)
+    # One of ``ORDERS``; "" for names.
     order: str = ""
+    # The last answer of the tracker; None before the first.
     backlog: IssueBacklog | None = None
+    # One of ``backlog.ORDERS``; "" for the usual one.
     issue_order: str = ""
+    # Epoch seconds while the backlog is shown.
     now: float = 0.0
+    # Keys of the causes whose issues are listed.
     unfolded: frozenset[str] = frozenset()
+    # The pane to which another one leads back, if that is not the fleet.
     back: Mapping[Pane, Pane] = field(default_factory=dict)
+    # The attempt that is viewed; the fields up to ``full``, and ``log``, belong to its view.
     opened: Pin | None = None
+    # What the journals have of it.
     view: AttemptView | None = None
+    # The last shown row; None while the end is followed.
     log_end: int | None = None
+    # The text that is searched.
     log_find: str = ""
+    # The row where it was found last.
     log_found: int | None = None
+    # Long lines go on in the next row.
     wrap: bool = False
+    # Each line has its time.
     times: bool = False
+    # Nothing else is on the screen.
     full: bool = False
+    # Scroll position of the help.
     top: int = 0
+    # The most rows that the list of workers had lately.
     tallest: int = 0
+    # Text after ``/``, or of ``writing``; None while nobody types.
     typed: str | None = None
+    # What is typed is a name of the palette.
     naming: bool = False
     writing: Writing | None = None
     question: Question | None = None
+    # The last answer of the fleet.
     message: str = ""
+    # Comment of a demo on the moment.
     caption: str = ""
+    # The text of the section of the opened attempt.
     log: ShownLog | None = None
+    # The card of the live page.
     card: PageCard | None = None
+    # The terminal can show more than ASCII.
     unicode: bool = True
 
     @property
