@@ -34,11 +34,7 @@ class Record:
 
 @value
 class RunStarted(Record):
-    """The first line of a run. ``agents``: those that are understood, by their names.
-    ``lands``: a success with a branch lands before it is closed. ``argv``: what was typed after the
-    program's name; empty if that was very long. ``until``: epoch seconds from which on it begins
-    nothing (``--until``); 0 for none. ``night``: what it goes on with. ``approves``: a person
-    approves each branch before it lands (``--approve``)."""
+    """The first line of a run."""
 
     run_id: str
     pid: int
@@ -50,11 +46,17 @@ class RunStarted(Record):
     workers: int = 0
     version: str = ""
     budget: str = ""
+    # Those that are understood, by their names.
     agents: tuple[str, ...] = ()
+    # A success with a branch lands before it is closed.
     lands: bool = False
+    # What was typed after the program's name; empty if that was very long.
     argv: tuple[str, ...] = ()
+    # Epoch seconds from which on it begins nothing (``--until``); 0 for none.
     until: float = 0.0
+    # What it goes on with.
     night: NightSoFar = NightSoFar()
+    # A person approves each branch before it lands (``--approve``).
     approves: bool = False
 
     @property
@@ -65,48 +67,53 @@ class RunStarted(Record):
 
 @value
 class Checkpointed(Record):
-    """Checkpoint: what earlier runs left to remember of one unfinished issue.
-
-    ``not_before`` in epoch seconds, the end of ``delay_seconds``. ``claimed_by``: the actor in
-    whose name a done issue is still to be closed. ``path`` to ``enqueued_at``: see ``Claimed``;
-    ``outcome`` and ``receipt``: of its last attempt, see ``Finished``; ``traceparent``: of its
-    first attempt. ``money`` (dollars) and ``tokens``: of all attempts; ``counted``: the request id
-    of the last attempt that is in them. ``landing``: the branch that is to land, if its work is
-    done. ``repairs``: how often its branch came back to be mended; ``mend``: why the last time,
-    until there is work again. ``unprepared``: see ``Finished``. ``question``: the last that it
-    asked of a person at ``asked_at`` (epoch seconds), until there is work again; with
-    ``quarantined`` it waits for the answer. ``questions``: how many it has asked. ``answered``: a
-    comment has answered it, so that it is opened even if it was closed. ``occupied``: who stands in
-    its worktree, for people. ``ahead``: the gate's verdict on ``landing``, if that awaits approval.
-    """
+    """Checkpoint: what earlier runs left to remember of one unfinished issue."""
 
     issue_id: str
     title: str = ""
     charged: int = 0
     free_in_a_row: int = 0
+    # Epoch seconds; the end of ``delay_seconds``.
     not_before: float = 0.0
     quarantined: bool = False
     error: str = ""
+    # The actor in whose name a done issue is still to be closed.
     claimed_by: str = ""
     delay_seconds: float = 0.0
+    # ``path`` to ``enqueued_at``: see ``Claimed``.
     path: str = ""
     arguments: Arguments | None = None
     enqueued_at: float = 0.0
+    # Of its last attempt, as ``receipt``: see ``Finished``.
     outcome: str = ""
+    # Of its first attempt.
     traceparent: str = ""
     receipt: Receipt | None = None
+    # Dollars and tokens of all attempts.
     money: float = 0.0
     tokens: int = 0
+    # The request id of the last attempt that is in them.
     counted: str = ""
+    # The branch that is to land, if its work is done.
     landing: Add | None = None
+    # How often its branch came back to be mended.
     repairs: int = 0
+    # Why it came back the last time, until there is work again.
     mend: Mend | None = None
+    # See ``Finished``.
     unprepared: int = 0
+    # The last that it asked of a person, until there is work again; with ``quarantined`` it waits
+    # for the answer.
     question: str = ""
+    # Epoch seconds.
     asked_at: float = 0.0
+    # How many it has asked.
     questions: int = 0
+    # A comment has answered it, so that it is opened even if it was closed.
     answered: bool = False
+    # Who stands in its worktree, for people.
     occupied: str = ""
+    # The gate's verdict on ``landing``, if that awaits approval.
     ahead: GatedAhead | None = None
 
 
@@ -143,14 +150,15 @@ class WorkerStarted(Record):
 
 @value
 class WorkerJoined(Record):
-    """A worker said its first valid word. ``called``: its own name for itself.
-    ``start_time``: of ``pid``."""
+    """A worker said its first valid word."""
 
     worker_id: str
     pid: int
+    # Its own name for itself.
     called: str = ""
     own: bool = True
     version: str = "1"
+    # Of ``pid``.
     start_time: int = 0
 
 
@@ -203,36 +211,33 @@ class WorkerGone(Record):
 
 @value
 class Listed(Record):
-    """The tracker's last listing: takeable issues by priority (0 to 4), and blocked ones.
+    """The tracker's last listing."""
 
-    ``discovered``: issues that agents filed and that wait for a person, the first of them.
-    ``held``: issues that other runs of ours hold, the first of them; ``holders``: those runs'
-    actors, in the same order.
-    """
-
+    # Issues that may be taken, by priority (0 to 4).
     by_priority: tuple[int, ...] = (0, 0, 0, 0, 0)
     more: bool = False
     blocked: int = 0
+    # Issues that agents filed and that wait for a person, the first of them.
     discovered: tuple[str, ...] = ()
+    # Issues that other runs of ours hold, the first of them.
     held: tuple[str, ...] = ()
+    # Those runs' actors, in the same order.
     holders: tuple[str, ...] = ()
 
 
 @value
 class Claimed(Record):
-    """An issue is ours in the tracker.
-
-    ``path`` and ``arguments``: the function that it names, if any. ``enqueued_at``: epoch seconds
-    at which the tracker got it; 0 if that is not known. ``issue_type`` and ``labels``: for the
-    message of the commit that lands.
-    """
+    """An issue is ours in the tracker."""
 
     issue_id: str
     title: str = ""
     priority: int = 2
+    # ``path`` and ``arguments``: the function that it names, if any.
     path: str = ""
     arguments: Arguments | None = None
+    # Epoch seconds at which the tracker got it; 0 if that is not known.
     enqueued_at: float = 0.0
+    # ``issue_type`` and ``labels``: for the message of the commit that lands.
     issue_type: str = "task"
     labels: tuple[str, ...] = ()
 
@@ -248,13 +253,7 @@ class ClaimDelegated(Record):
 
 @value
 class Started(Record):
-    """An attempt begins: the TASK follows.
-
-    ``traceparent`` of its span, ``trace_parent`` of the one that it continues, and ``tracestate``:
-    W3C headers, "" if there is no tracer, or no such header. ``agent`` and ``model``: who works on
-    it, "" if no agent does, or the agent chooses the model itself. ``instead_of``: whose last
-    attempt it is, as in a receipt.
-    """
+    """An attempt begins: the TASK follows."""
 
     issue_id: str
     worker_id: str
@@ -262,88 +261,92 @@ class Started(Record):
     request_id: str
     title: str = ""
     priority: int = 2
+    # W3C headers, "" if there is no tracer, or no such header: of its span, of the span that it
+    # continues, and ``tracestate``.
     traceparent: str = ""
     trace_parent: str = ""
     tracestate: str = ""
+    # Who works on it; "" if no agent does.
     agent: str = ""
+    # "" if the agent chooses it itself.
     model: str = ""
+    # Whose last attempt it is, as in a receipt.
     instead_of: str = ""
 
 
 @value
 class OwnerLost(Record):
-    """The worker of a running attempt has lost its connection, and is not yet known to be dead.
-
-    The other fields are of a worker that is not ours. ``told_to_stop``: it had not left when its
-    time was over, so only the end of its process frees the issue. ``several``: its process had
-    other connections, so a READY by another one says nothing of this issue. ``grace_seconds``:
-    after these the issue goes back although that process lives, 0 for never.
-    """
+    """The worker of a running attempt has lost its connection, and is not yet known to be dead."""
 
     issue_id: str
     worker_id: str
     pid: int
+    # This field and those below are of a worker that is not ours. It had not left when its time was
+    # over, so only the end of its process frees the issue.
     told_to_stop: bool = False
+    # Its process had other connections, so a READY by another one says nothing of this issue.
     several: bool = False
+    # After these the issue goes back although that process lives; 0 for never.
     grace_seconds: float = 0.0
 
 
 @value
 class Inherited(Record):
-    """An issue that an earlier run holds is with a worker that was not ours, and lives on.
-
-    ``run_id``: of that run. ``lost_at``: epoch seconds at which that run lost it; 0 if the run died
-    first. ``told_to_stop``, ``several`` and ``grace_seconds``: see ``OwnerLost``; the last one
-    counts from this record on.
-    """
+    """An issue that an earlier run holds is with a worker that was not ours, and lives on."""
 
     issue_id: str
+    # Of that run.
     run_id: str
     worker_id: str
     pid: int
     start_time: int
     title: str = ""
     priority: int = 2
+    # Epoch seconds at which that run lost it; 0 if the run died first.
     lost_at: float = 0.0
+    # This field and those below: see ``OwnerLost``.
     told_to_stop: bool = False
     several: bool = False
+    # Counts from this record on.
     grace_seconds: float = 0.0
 
 
 @value
 class Finished(Record):
-    """The end of an attempt.
-
-    ``verdict``: ``finish``, ``land``, ``requeue``, ``quarantined``, ``asked``, ``hand_back``.
-    ``charged`` and ``free_in_a_row`` are the history after it; ``delay_seconds`` until the next
-    try; ``duration_ms`` as the worker measured it, or as we did if it said nothing. ``note``,
-    ``result`` (JSON, see ``model.kept``) and ``result_file``: what came of a success. ``receipt``:
-    of an agent; ``agent``: see ``Started``. ``reached``: its last PROGRESS, for people.
-    ``unprepared``: attempts in a row without a worktree, for the reason in ``error``.
-    ``questions``: asked so far. ``awaits``: with ``land``, a person approves it first.
-    ``occupied``: the worktree in which a person stands, so that nothing was begun.
-    """
+    """The end of an attempt."""
 
     issue_id: str
     worker_id: str
     attempt: int
     request_id: str
     outcome: str
+    # ``finish``, ``land``, ``requeue``, ``quarantined``, ``asked`` or ``hand_back``.
     verdict: str
     error: str = ""
+    # As the worker measured it, or as we did if it said nothing.
     duration_ms: int = 0
+    # ``charged`` and ``free_in_a_row`` are the history after it.
     charged: int = 0
     free_in_a_row: int = 0
+    # Until the next try.
     delay_seconds: float = 0.0
+    # ``note``, ``result`` (JSON, see ``model.kept``) and ``result_file``: what came of a success.
     note: str = ""
     result: str = ""
     result_file: str = ""
+    # Of an agent.
     receipt: Receipt | None = None
+    # See ``Started``.
     agent: str = ""
+    # Its last PROGRESS, for people.
     reached: str = ""
+    # Attempts in a row without a worktree, for the reason in ``error``.
     unprepared: int = 0
+    # Asked so far.
     questions: int = 0
+    # With ``land``, a person approves it first.
     awaits: bool = False
+    # The worktree in which a person stands, so that nothing was begun.
     occupied: str = ""
 
 
@@ -363,19 +366,20 @@ class BranchLanded(Record):
 
 @value
 class LandingEnded(Record):
-    """An issue's work does not land as it is.
-    ``verdict``: ``mend`` (its agent goes on at once), ``requeue``, ``quarantined``, or ``shelve``
-    (the run ends, or a person approves it first, as ``text`` says then). For ``why`` to ``against``
-    see ``landing.Refused``; they are empty if the issue was shelved or is not wanted any more.
-    ``repairs``: how often it has come back by now."""
+    """An issue's work does not land as it is."""
 
     issue_id: str
+    # ``mend`` (its agent goes on at once), ``requeue``, ``quarantined``, or ``shelve`` (the run
+    # ends, or a person approves it first, as ``text`` says then).
     verdict: str
+    # ``why`` to ``against``: see ``landing.Refused``; empty if the issue was shelved or is not
+    # wanted any more.
     why: str = ""
     text: str = ""
     files: tuple[str, ...] = ()
     tip: str = ""
     against: tuple[str, ...] = ()
+    # How often it has come back by now.
     repairs: int = 0
 
 
@@ -527,15 +531,15 @@ class SourceTrouble(Record):
 
 @value
 class SettlementFailed(Record):
-    """A write that the tracker did not make: ``action``, a name of ``Action``, is still pending.
-
-    ``tries``: how often it has failed by now; it is tried again in ``retry_in_seconds``.
-    """
+    """A write that the tracker did not make is still pending."""
 
     issue_id: str
+    # A name of ``Action``.
     action: str
     error: str = ""
+    # How often it has failed by now.
     tries: int = 1
+    # Until it is tried again.
     retry_in_seconds: float = 0.0
 
 
@@ -566,23 +570,24 @@ class DegradedEnded(Record):
 
 @value
 class AccountClosed(Record):
-    """The closure of an agent's account; ``trouble`` is a value of ``receipts.AccountTrouble``.
-
-    ``model``: only this model's window is used up. ``until``: the announced reset, ``probe_at``:
-    when a canary may try, ``since``: when it closed first; epoch seconds, 0 for unknown. ``todo``:
-    the command by which a person fixes it, if that is known. ``refusals``: as in
-    ``receipts.Closed``.
-    """
+    """The closure of an agent's account."""
 
     account: str
     agent: str
+    # A value of ``receipts.AccountTrouble``.
     trouble: str
     why: str = ""
+    # Only this model's window is used up.
     model: str = ""
+    # The announced reset, in epoch seconds as the two below; 0 for unknown.
     until: float = 0.0
+    # When a canary may try.
     probe_at: float = 0.0
+    # When it closed first.
     since: float = 0.0
+    # The command by which a person fixes it, if that is known.
     todo: str = ""
+    # As in ``receipts.Closed``.
     refusals: int = 0
 
 
@@ -680,9 +685,9 @@ class StatusHeard(Live):
 
 @value
 class Resumed(Record):
-    """The counts of the run up to here. ``segment``: its number, from 2 on. ``spent``, ``found``:
-    what agents used, as in ``money.Ledger``; None in older journals."""
+    """The counts of the run up to here."""
 
+    # Its number, from 2 on.
     segment: int
     claims: int = 0
     done: int = 0
@@ -690,6 +695,7 @@ class Resumed(Record):
     retried: int = 0
     lost: int = 0
     quarantined: int = 0
+    # ``spent`` and ``found``: what agents used, as in ``money.Ledger``; None in older journals.
     spent: Spend | None = None
     found: Spend | None = None
 
@@ -709,16 +715,17 @@ class Resumed(Record):
 
 @value
 class Unsettled(Record):
-    """Facts about an issue that no other record of a checkpoint tells.
-    ``pid``, ``start_time``: the worker that was not ours and had it to the end must be gone.
-    ``reopened``: the tracker may still block it; ``heard``: nothing is pending from earlier runs.
-    ``note``, in older journals: the tracker is to be told that it is quarantined."""
+    """Facts about an issue that no other record of a checkpoint tells."""
 
     issue_id: str
+    # In older journals: the tracker is to be told that it is quarantined.
     note: str = ""
+    # The worker that was not ours and had it to the end must be gone.
     pid: int = 0
     start_time: int = 0
+    # The tracker may still block it.
     reopened: bool = False
+    # Nothing is pending from earlier runs.
     heard: bool = False
 
 
