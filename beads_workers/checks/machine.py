@@ -57,7 +57,7 @@ def processes(workers: int, *, agent: bool) -> Check:
         limits.append((_number(CGROUP / "pids.current") or 0, of_container))
     of_user = _finite(resource.getrlimit(resource.RLIMIT_NPROC)[0])
     if of_user is not None and os.geteuid() != 0:  # The kernel does not apply this limit to root.
-        limits.append((_threads_of(os.getuid()), of_user))
+        limits.append((sum(map(_threads, _processes_of(os.getuid()))), of_user))
     if not limits:
         return rules.process_limit(0, None, workers, agent=agent)
     used, limit = min(limits, key=lambda each: each[1] - each[0])
@@ -161,10 +161,6 @@ def _available() -> int:
         if name == "MemAvailable":
             return int(rest.split()[0]) << 10
     raise OSError("MemAvailable is not in /proc/meminfo")
-
-
-def _threads_of(uid: int) -> int:
-    return sum(map(_threads, _processes_of(uid)))
 
 
 def _processes_of(uid: int) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from beads_workers.core import limits
 from beads_workers.core.model import value
 from beads_workers.core.text import counted, size
 from beads_workers.exits import EXIT_ERROR, EXIT_USAGE
+from beads_workers.ui.words import duration
 
 T = TypeVar("T")
 
@@ -226,7 +227,7 @@ def clock(now: float, last_seen: float | None) -> Check:
             "clock", "the clock stands before 2025: issues would get wrong dates", SET_CLOCK
         )
     if last_seen is not None and now < last_seen - 1.0:
-        behind = span(last_seen - now)
+        behind = duration(last_seen - now)
         text = f"the clock stands {behind} before the end of the last run: retries wait so long"
         return warn("clock", text, SET_CLOCK)
     return ok("clock", "sane")
@@ -239,14 +240,6 @@ def ntp(synchronised: bool | None) -> Check:
         return ok("ntp", "not checked")
     more = "" if synchronised else " (matters if several machines share a tracker)"
     return ok("ntp", f"{texts[synchronised]}{more}")
-
-
-def span(seconds: float) -> str:
-    """Return a rough duration: ``40 s``, ``12 min``, ``3 h``, ``2 days``."""
-    for limit, unit, each in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
-        if seconds < limit:
-            return f"{seconds / each:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} days"
 
 
 assert FILES_BASE < FILES_BASE_AT_EASE < FILES_SOFT_MIN

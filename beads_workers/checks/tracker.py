@@ -29,6 +29,7 @@ from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
 from beads_workers.trackers.bd.source import Listings, held_elsewhere
 from beads_workers.trackers.bd.tracker import BdFeatures, BdTracker, object_of
+from beads_workers.ui.words import duration
 
 ACTOR = "beads-workers/doctor"
 CALL_SECONDS = 5.0
@@ -86,7 +87,7 @@ def _listed(fleet: FleetSettings, lead: str, wrong: Callable[[SourceError], Chec
     counts = f"{len(taken.listed)}{more} ready, {taken.blocked or 0} blocked"
     counts += _filed(taken.discovered)
     return [
-        ok("tracker", f"{lead}{printable(description)}; one read took {_took(seconds)}"),
+        ok("tracker", f"{lead}{printable(description)}; one read took {duration(seconds)}"),
         ok("issues", counts + _filtered(fleet)),
         *_abandoned(fleet, held),
     ]
@@ -144,7 +145,7 @@ def _bd(fleet: FleetSettings, place: Path) -> list[Check]:
     text = (
         f"bd {abilities.version} ({program}), {described}{_no_db(place)}; {_abilities(abilities)}"
     )
-    text += f"; one read took {_took(seconds)}"
+    text += f"; one read took {duration(seconds)}"
     shown = ok("tracker", text)
     if seconds > SLOW_SECONDS:
         shown = warn("tracker", text, f"cd {shlex.quote(str(place.parent))} && bd doctor")
@@ -284,7 +285,3 @@ def _without_bring(fleet: FleetSettings) -> Filters:
     That part follows from the fleet, and a fleet without a command has ready issues all the same.
     """
     return replace(fleet.filters, bring=())
-
-
-def _took(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 0.1 else f"{seconds:.2f} s"

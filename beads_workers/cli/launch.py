@@ -40,6 +40,7 @@ from beads_workers.ui.lines import (
     to_decide,
     with_budget,
 )
+from beads_workers.ui.words import duration
 
 # --- summary -------------------------------------------------------------------------------------
 # The lines at the end of a run: the issues, the cost, and the next step.
@@ -55,7 +56,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
     lines = [
         f"closed {totals['done']}, failed attempts {totals['failed']},"
         f" quarantined {totals['quarantined']}, requeued {len(requeued)}",
-        f"took {_duration(ended['uptime_seconds'])}, tracker asked {calls['count']} times in"
+        f"took {duration(ended['uptime_seconds'])}, tracker asked {calls['count']} times in"
         f" {calls['seconds']:.1f} s ('beads-workers report' tells it all)",
     ]
     if ended.get("money"):
@@ -180,14 +181,6 @@ def _going_on(ended: dict[str, Any]) -> str:
     if budget.is_spent(*used):
         return f", with more for this night: {with_budget(argv, budget.doubled())}"
     return f" ({budget.left(*used)} of {budget} is left for the night): {start_again(argv)}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 # --- launch --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from shutil import which
 from typing import Any
@@ -209,7 +209,7 @@ def _number(error: Any) -> Explained | None:
     found = _NO_NUMBER.match(getattr(error, "message", ""))
     if param is None or found is None:
         return None
-    flag = _longest(param.opts) if param.param_type_name == "option" else param.metavar
+    flag = max(param.opts, key=len) if param.param_type_name == "option" else param.metavar
     allowed = _allowed(error.ctx.info_name, param, found[1])
     return f"{flag} cannot be {found[1]!r}", f"it must be {allowed}"
 
@@ -227,10 +227,6 @@ def _allowed(command: str, param: Any, word: str) -> str:
     if least is not None and most is not None:
         return f"{number} from {least} to {most}"
     return f"{number} of {least:g} or more" if least is not None else number
-
-
-def _longest(names: Iterable[str]) -> str:
-    return max(names, key=len)
 
 
 OF_ONE = {"status": "why", "list": "show", "stop": "release", "watch": "logs"}

@@ -139,7 +139,9 @@ class Ending:
             self._consider_empty()
         elif state is RunState.WAITING and self._crashed_out():
             self._give_up()
-        elif state is RunState.DRAINING and not self._is_busy():
+        elif state is RunState.DRAINING and not (
+            self._parts.tasks.running_here() or self._parts.landings.is_busy()
+        ):
             self.move(RunStimulus.DRAINED, "drained")
         lands = self._lands_on and self._parts.landings.is_busy()
         if self._parts.state is RunState.STOPPING and self._everybody_left() and not lands:
@@ -155,9 +157,6 @@ class Ending:
             unsure = trips.claims_unknown and not self._parts.push
             if nothing and not (trips.pending or trips.busy or unsure):
                 self.move(RunStimulus.SETTLED)
-
-    def _is_busy(self) -> bool:
-        return bool(self._parts.tasks.running_here() or self._parts.landings.is_busy())
 
     def _defy_breaker(self) -> None:
         """Begin nothing new: everything fails at its start.

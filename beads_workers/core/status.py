@@ -277,11 +277,11 @@ def _outcome(ended: snapshot.EndedAttempt) -> dict[str, Any]:
 
 def _source_calls(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     asking = board.activity.asking
-    typical = asking.typical_seconds()
+    typical, done = asking.typical_seconds(), board.totals["done"]
     return {
         "count": asking.spent.calls,
         "seconds": round(asking.spent.seconds, 3),
-        "per_done": _ratio(asking.spent.calls, board.totals["done"]),
+        "per_done": round(asking.spent.calls / done, 3) if done else None,
         "typical_seconds": None if typical is None else round(typical, 4),
         "slowest_recent_seconds": round(max(asking.each), 4) if asking.each else None,
         "now": _doing(asking),
@@ -360,10 +360,6 @@ def _rate_per_minute(board: snapshot.Board, elapsed: float, running: int) -> flo
     # Running tasks may all end together; after the last work, the rate falls.
     most = max(RATE_SILENCE_ENDS, running) / max(elapsed - recent[-1], 0.001)
     return round(60.0 * min(len(recent) / max(seconds, 0.001), most), 1)
-
-
-def _ratio(part: float, total: int) -> float | None:
-    return round(part / total, 3) if total else None
 
 
 END_REASONS = {

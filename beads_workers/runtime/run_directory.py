@@ -176,10 +176,8 @@ class RunDirectory:
         If none has begun, return the newest run; empty if there is no run at all.
         """
         run_ids = self.run_ids()
-        return next(filter(self._has_begun, reversed(run_ids)), run_ids[-1] if run_ids else "")
-
-    def _has_begun(self, run_id: str) -> bool:
-        return self.beginning(run_id) is not None
+        begun = (each for each in reversed(run_ids) if self.beginning(each) is not None)
+        return next(begun, run_ids[-1] if run_ids else "")
 
     def beginning(self, run_id: str) -> RunStarted | None:
         """Return the first record of that run; None if it has not begun."""

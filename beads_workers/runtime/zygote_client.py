@@ -155,7 +155,7 @@ class ZygoteClient:
             case ChildExited(worker_id, pid, status):
                 self._living.pop(pid, None)
                 self._to_kill.discard(pid)
-                self._tell(ev.WorkerReaped(worker_id, pid, _shell_status(status)))
+                self._tell(ev.WorkerReaped(worker_id, pid, status if status >= 0 else 128 - status))
             case Spawned(worker_id, pid, started):
                 self._living[pid] = _Member(worker_id, started)
                 self._asked_for.remove(worker_id)
@@ -290,7 +290,3 @@ def _opened(pid: int, started: int) -> int | None:
         os.close(fd)
         return None
     return fd
-
-
-def _shell_status(status: int) -> int:
-    return status if status >= 0 else 128 - status

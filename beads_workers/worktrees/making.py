@@ -249,8 +249,8 @@ def refresh_copies(
     below = Path(worktree, settings.prefix)
     below.mkdir(parents=True, exist_ok=True)
     now = (name for pattern in settings.rules.copy for name in matching(settings, pattern))
-    for name in {*earlier, *now}:
-        if os.path.lexists(below / name) and not _is_tracked(below, name):
+    for name in filter(lambda name: os.path.lexists(below / name), {*earlier, *now}):
+        if not git(str(below), "ls-files", "-z", "--", f":(literal){name}"):
             (below / name).unlink()
     yield from copy_files(settings, worktree)
 
@@ -259,10 +259,6 @@ def copied_state(settings: Worktrees) -> list[tuple[str, int, str]]:
     """Return what would be copied now: names, modes and hashes. Raises ``GitError``."""
     found = (name for pattern in settings.rules.copy for name in matching(settings, pattern))
     return [(name, *_content(Path(settings.checkout, name))) for name in found]
-
-
-def _is_tracked(folder: Path, name: str) -> bool:
-    return bool(git(str(folder), "ls-files", "-z", "--", f":(literal){name}"))
 
 
 def _content(file: Path) -> tuple[int, str]:

@@ -32,7 +32,7 @@ from beads_workers.runtime.processes import received_signals, wake_on
 from beads_workers.worktrees import making, removal
 from beads_workers.worktrees.git import GitError, answers, git, questions
 from beads_workers.worktrees.records import AHEAD, Records, WorktreeRecord, new_token, token_in
-from beads_workers.worktrees.warm import changed_files, clear_gone, must_set_up
+from beads_workers.worktrees.warm import changed_files, clear_gone, must_set_up, recipe
 
 FIFO = "pool.wake"
 NICE = 19
@@ -89,7 +89,7 @@ def take(settings: Worktrees, records: Records, base: str) -> TakenWorktree | No
         # From here on nobody else takes it, whatever happens to us: it is removed.
         records.set_ahead(record, None)
         try:
-            if state is None or state.recipe != _recipe(settings):
+            if state is None or state.recipe != recipe(settings):
                 raise CannotTake("it was made in another way")
             sets_up = _move(settings, record, state, base)
         except (GitError, OSError, CannotTake) as error:
@@ -157,16 +157,6 @@ def _move(settings: Worktrees, record: WorktreeRecord, state: MadeAhead, base: s
     return sets_up
 
 
-def _recipe(settings: Worktrees) -> str:
-    """Return the hash of everything else that a worktree made ahead depends on."""
-    from hashlib import sha256  # It loads OpenSSL, and most worktrees are not made ahead.
-
-    rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0)
-    plain = replace(settings, base="", base_name="", base_else="", remote="", on="")
-    about = to_plain(replace(plain, rules=rules))
-    return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-
 def _state(records: Records, record: WorktreeRecord) -> MadeAhead | None:
     try:
         return from_plain(MadeAhead, json.loads(records.ahead(record) or ""))
@@ -195,7 +185,7 @@ def make(settings: Worktrees, records: Records, run_id: str, nice: int = 0) -> W
             # Not before: processes that wait for that lock must not wait for a slow one.
             os.nice(nice)
             copied = _fill(settings, record)
-            state = MadeAhead(base, _recipe(settings), copied)
+            state = MadeAhead(base, recipe(settings), copied)
             records.set_ahead(record, json.dumps(to_plain(state)))
     except GitError as error:
         raise making.CannotPrepare(str(error)) from None
@@ -329,7 +319,7 @@ class Filler:
 
     def _is_useful(self, record: WorktreeRecord) -> bool:
         state = _state(self._records, record)
-        if state is None or state.recipe != _recipe(self._settings):
+        if state is None or state.recipe != recipe(self._settings):
             return False
         changed = changed_files(
             record.path, state.at, making.base_of(replace(self._settings, remote=""))

@@ -63,7 +63,7 @@ from beads_workers.worktrees.records import (
     led_to,
     token_in,
 )
-from beads_workers.worktrees.warm import must_set_up
+from beads_workers.worktrees.warm import must_set_up, recipe
 
 if TYPE_CHECKING:
     from beads_workers.core.landing import Add
@@ -235,16 +235,6 @@ def _parents(files: Iterable[str]) -> set[str]:
 
 def _is_below(folder: str, roots: set[str]) -> bool:
     return not roots.isdisjoint(_parents((folder,)))
-
-
-def recipe(settings: Worktrees) -> str:
-    """Return everything else that a worktree depends on, as one text."""
-    rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0)
-    plain = replace(settings, reuse=0, on="", rules=rules)
-    about = to_plain(replace(plain, base="", base_name="", base_else="", remote=""))
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return json.dumps([mask, about], sort_keys=True)
 
 
 def _own(record: WorktreeRecord, directory: Path) -> dict[str, str]:

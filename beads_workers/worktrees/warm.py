@@ -6,12 +6,16 @@ docs/SEMANTICS.md, "Worktrees".
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from beads_workers.core.plain import to_plain
 from beads_workers.core.settings import Worktrees
 from beads_workers.worktrees.git import GitError, git, names, pairs
 
@@ -28,6 +32,16 @@ MANIFESTS = (
 )
 """Files that name a project's dependencies, which set-up hooks read; and ``.gitignore``, which
 decides which results of the hook stay."""
+
+
+def recipe(settings: Worktrees) -> str:
+    """Return everything but its base that a worktree depends on, as one text."""
+    rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0)
+    plain = replace(settings, reuse=0, on="", rules=rules)
+    about = to_plain(replace(plain, base="", base_name="", base_else="", remote=""))
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return json.dumps([mask, about], sort_keys=True)
 
 
 def changed_files(worktree: str, at: str, commit: str) -> list[tuple[str, str]] | None:

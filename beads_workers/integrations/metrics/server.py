@@ -17,7 +17,6 @@ from beads_workers.core.model import value
 from beads_workers.core.snapshot import Board
 from beads_workers.core.text import is_local
 from beads_workers.integrations.metrics import figures
-from beads_workers.integrations.metrics import figures as usage
 from beads_workers.integrations.metrics.figures import CONTENT_TYPE, ProcessUse, to_text
 from beads_workers.runtime.sockets import Acceptor, Peers, TcpListener
 
@@ -237,7 +236,7 @@ class Scrape:
         for family in figures.families(board, elapsed):
             text.append(to_text([family]))
             yield b""
-        for family in usage.usage_families(usage.watched(board), found):
+        for family in figures.usage_families(figures.watched(board), found):
             text.append(to_text([family]))
             yield b""
         yield "".join(text).encode()
