@@ -43,10 +43,10 @@ from beads_workers.core.option import (
 )
 from beads_workers.core.policy import Policy
 from beads_workers.core.settings import (
-    Ending,
+    EndRules,
     LandingRules,
     ProbePace,
-    Tracking,
+    TrackerRules,
     Upkeep,
     Work,
     WorktreeRules,
@@ -454,7 +454,7 @@ class Options:
     )
     night_gap: float = in_file(limits.NIGHT_GAP_SECONDS, duration(1), table=("night", "gap"))
     pace: ProbePace = field(default_factory=ProbePace)
-    ending: Ending = field(default_factory=Ending)
+    ending: EndRules = field(default_factory=EndRules)
     until: str | None = option(
         None,
         ("moment",),
@@ -467,7 +467,7 @@ class Options:
         "Wait until 23:00, or for 2h, before the first attempt.",
         panel=ENDING,
     )
-    tracking: Tracking = field(default_factory=Tracking)
+    tracking: TrackerRules = field(default_factory=TrackerRules)
     state_dir: str | None = option(
         None, TEXT, "Run directory.", at=BOTH, metavar="DIR", path=True, panel=FLEET
     )
@@ -566,6 +566,12 @@ class Options:
 Typed = Mapping[str, Any]
 """What was typed, or is in a file: values by the names of options. Groups exist once all is
 resolved."""
+
+
+def given(values: Typed) -> Typed:
+    """Return the options that were given; Typer and JSON have lists for tuples."""
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    return {name: value for name, value in plain.items() if value is not None and value != ()}
 
 
 def _keys() -> Iterator[tuple[str, Option]]:

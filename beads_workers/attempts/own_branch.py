@@ -140,7 +140,7 @@ class OwnBranch:
             return head
         for commit in own:
             parent = self._parent(commit)
-            before = self._tree(parent) if parent else self._empty_tree()
+            before = self._tree(parent) if parent else self.git("mktree").strip()
             why = f"commit {commit[:12]} on {where} does not fit on {self.branch}"
             tree = self._picked(before, self._tree(commit), tip, why)
             if tree != self._tree(tip):
@@ -202,9 +202,6 @@ class OwnBranch:
 
     def _tree(self, commit: str) -> str:
         return self.git("rev-parse", f"{commit}^{{tree}}").strip()
-
-    def _empty_tree(self) -> str:
-        return self.git("mktree").strip()
 
     def _line(self, *asked: str) -> str:
         done = self.git.answered(*asked, good=(0, NONE_THERE))

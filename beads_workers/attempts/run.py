@@ -253,7 +253,7 @@ class AgentAttempt:
         money = self._asked.money
         if money is not None:
             money = max(0.01, money - (self._around.usage.spent()[1] or 0.0))
-        began = self._place.head() if self._asked.verify is not None else ""
+        began = self._place.head() if self._place.own and self._asked.verify is not None else ""
         self._place.rest(on=False)
         verdict = self._worker.work(prompt, resume=resume, money=money)
         self._asked_of_us += self._worker.tally.asked

@@ -164,11 +164,8 @@ def _names_like(program: str) -> Iterator[str]:
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = Path(folder or ".")
         if path.is_dir():
-            yield from (entry.name for entry in path.glob(f"{_plain_start(program)}*"))
-
-
-def _plain_start(program: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]", "?", program[:1])
+            start = re.sub(r"[^A-Za-z0-9]", "?", program[:1])
+            yield from (entry.name for entry in path.glob(f"{start}*"))
 
 
 def _readable_head(name: str, path: Path, suggest: Remedy) -> Check | None:

@@ -29,8 +29,8 @@ def settings_here(
     """
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
-    from beads_workers.cli.parameters import given
     from beads_workers.cli.preparation import find_tracker
+    from beads_workers.options import given
 
     resolved = resolved or resolve(given({"source": source}), Path.cwd(), os.environ)
     need_source(resolved)

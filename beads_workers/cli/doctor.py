@@ -19,12 +19,12 @@ from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade, any_failed, fail
 from beads_workers.cli.checking import sentence, to_json
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.parameters import given, with_options
+from beads_workers.cli.parameters import with_options
 from beads_workers.cli.refusals import refusal
 from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE
-from beads_workers.options import FILE_NAME, Resolved, Typed
+from beads_workers.options import FILE_NAME, Resolved, Typed, given
 
 # --- doctor text ---------------------------------------------------------------------------------
 # Output of the checks: aligned and coloured on a terminal, plain in a pipe.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -433,12 +434,14 @@ def _also(directory: Path, *, envelopes: bool) -> dict[str, Any]:
 
 def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envelopes: bool) -> None:
     from beads_workers.cli.last_run import last_run, night_of
-    from beads_workers.cli.waiting import waiting
-    from beads_workers.core.text import printable
 
-    found = waiting(directory)
+    over: Mapping[str, str] = {}
     if (last := last_run(directory)) is not None:
+        from beads_workers.cli.waiting import waiting
+
+        found = waiting(directory)
         last |= {name: getattr(found, name) for name in ("questions", "approvals", "quarantined")}
+        over = found.over
     night = night_of(directory, last) if last is not None else None
     if last is not None and night is not None:
         last["night"] |= night
@@ -458,7 +461,9 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
             f"the night of {last['night']['runs']} runs: closed {night['closed']}, failed attempts"
             f" {night['failed']}{cost} ('beads-workers report' tells it all)"
         )
-    for issue_id, why in found.over.items():
+    from beads_workers.core.text import printable
+
+    for issue_id, why in over.items():
         print(printable(f"{issue_id}: {why}"))
     _show_what_is_left(last)
 

@@ -206,10 +206,9 @@ def _settings(
     """
     from beads_workers.cli.asked_tracker import settings_here, settings_to_write
     from beads_workers.cli.config import resolve
-    from beads_workers.cli.parameters import given
     from beads_workers.cli.preparation import find_landing, find_worktrees
     from beads_workers.cli.trust import refuse_untrusted, settle
-    from beads_workers.options import TRUST_ALL
+    from beads_workers.options import TRUST_ALL, given
     from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
 

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import typer
 
 from beads_workers.cli.completion import agents, among, issues
-from beads_workers.options import KEYS, Option, Typed
+from beads_workers.options import KEYS, Option, given
 
 Command = Callable[..., None]
 
@@ -118,9 +118,3 @@ def _parser(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
             raise typer.BadParameter(str(error)) from None
 
     return read
-
-
-def given(values: Typed) -> Typed:
-    """Return the options that were given; Typer and JSON have lists for tuples."""
-    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return {name: value for name, value in plain.items() if value is not None and value != ()}

@@ -26,10 +26,9 @@ def restart(
 ) -> None:
     """Stop the fleet and start it again as it was started."""
     from beads_workers.checks.hours import no_time_left
-    from beads_workers.cli.parameters import given
     from beads_workers.cli.start import StartView, run_start
     from beads_workers.cli.trust import refuse_untrusted, settle
-    from beads_workers.options import TRUST_ALL, options_of
+    from beads_workers.options import TRUST_ALL, given, options_of
     from beads_workers.runtime.endings import RESTART_FILE
     from beads_workers.runtime.run_directory import RunDirectory, write_private
 

@@ -22,7 +22,7 @@ from beads_workers.cli.completion import AFTER_DASHES
 from beads_workers.cli.completion import issues as known_issues
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
-from beads_workers.cli.parameters import given, with_options
+from beads_workers.cli.parameters import with_options
 from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
 from beads_workers.cli.web import with_port
 from beads_workers.core.budget import Budget
@@ -32,7 +32,7 @@ from beads_workers.core.option import FLEET
 from beads_workers.core.settings import Agent, FleetSettings, understood
 from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_USAGE
-from beads_workers.options import Options, Typed
+from beads_workers.options import Options, Typed, given
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
 from beads_workers.ui.agents import clock
 from beads_workers.ui.words import moment

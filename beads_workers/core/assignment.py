@@ -17,7 +17,7 @@ from beads_workers.core.landing import Mend
 from beads_workers.core.model import OutcomeKind, value
 from beads_workers.core.plain import from_plain, to_plain
 from beads_workers.core.receipts import Receipt, to_json
-from beads_workers.core.settings import Asking
+from beads_workers.core.settings import AgentRules
 
 
 @value
@@ -60,7 +60,7 @@ class Assignment:
     review: AgentSpec | None = None
     verify: str | None = None
     independent: bool = False
-    asking: Asking = field(default_factory=Asking)
+    asking: AgentRules = field(default_factory=AgentRules)
     term_seconds: float = 5.0
     # The issue says that nothing may have to be changed.
     allows_no_change: bool = False

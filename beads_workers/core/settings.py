@@ -264,7 +264,7 @@ class Ahead(StrEnum):
 
 
 @value
-class Asking:
+class AgentRules:
     """How an agent is asked: what it is shown, and when it is asked again or ended."""
 
     # How often the findings of verify and review go back.
@@ -303,7 +303,7 @@ class Work:
     agents: tuple[Agent, ...] = ()
     # The agent that reviews the work of another.
     review: Agent | None = None
-    asking: Asking = field(default_factory=Asking)
+    asking: AgentRules = field(default_factory=AgentRules)
     # A further attempt goes on in the worktree and session of the one before.
     continues: bool = True
     # A ``sh -c`` line that must succeed as well.
@@ -433,7 +433,7 @@ class Tracing:
 
 
 @value
-class Ending:
+class EndRules:
     """When a run ends by itself, and how long that may take. None means no limit."""
 
     until_empty: bool = flag("--until-empty", "End when nothing is left to do.", False)
@@ -456,7 +456,7 @@ class Ending:
 
 
 @value
-class Tracking:
+class TrackerRules:
     """How the tracker is called."""
 
     bd_calls: str = option(
@@ -532,8 +532,8 @@ class FleetSettings:
     work: Work = field(default_factory=Work)
     filters: Filters = field(default_factory=Filters)
     policy: Policy = field(default_factory=Policy)
-    ending: Ending = field(default_factory=Ending)
-    tracking: Tracking = field(default_factory=Tracking)
+    ending: EndRules = field(default_factory=EndRules)
+    tracking: TrackerRules = field(default_factory=TrackerRules)
     upkeep: Upkeep = field(default_factory=Upkeep)
     pace: ProbePace = field(default_factory=ProbePace)
     # Epoch seconds before which, and from which on, no attempt begins.

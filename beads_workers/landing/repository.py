@@ -54,7 +54,7 @@ from beads_workers.worktrees.landed import (
     still_landed,
 )
 from beads_workers.worktrees.ledger import LandedCommit
-from beads_workers.worktrees.loose import Move, is_nowhere_checked_out
+from beads_workers.worktrees.loose import LoggedMove, is_nowhere_checked_out
 from beads_workers.worktrees.movers import TRESPASSED, Movers, moves, name_of
 from beads_workers.worktrees.removal import OPERATIONS, status
 
@@ -422,7 +422,7 @@ class LandingRepository:
         self.objects.git("update-ref", self._accepted, tip)
         return None
 
-    def _moves_of_others(self, tip: str) -> tuple[list[Move], str]:
+    def _moves_of_others(self, tip: str) -> tuple[list[LoggedMove], str]:
         """Return the moves that made the branch what it is since we have moved it, or a person's
         move was accepted, the newest first; and the commit before them."""
         found, accepted = moves(Path(self.common), self.ref), self.commit_of(self._accepted)
@@ -435,7 +435,7 @@ class LandingRepository:
             return [], back
         return [m for m in found[:first] if self.objects.contains(tip, m.commit)], back
 
-    def _unclear_text(self, move: Move, tip: str, back: str) -> str:
+    def _unclear_text(self, move: LoggedMove, tip: str, back: str) -> str:
         stands = "" if move.commit == tip else f", and {tip[:12]} stands on it"
         how = f"{move.commit[:12]} ({printable(move.why, 60)}){stands}"
         return (

@@ -277,7 +277,10 @@ def _not_there(repository: LandingRepository, tip: str, asked: str) -> str:
     asked_for = ("--fixed-strings", f"--grep=Issue: {asked}", log_format("%H", "%B"))
     began = [f"^{each.commit}" for each in moves(Path(repository.common), repository.ref)[-1:]]
     read = rows(repository.objects.git("log", "--first-parent", *asked_for, tip, *began), 2)
-    found = next((each for each, text in read if trailers(text).get("Issue") == asked), "")
+    known = {each.commit for each in repository.all_landed(tip)}
+    found = next(
+        (one for one, text in read if one not in known and trailers(text).get("Issue") == asked), ""
+    )
     if found:
         why = f"{ledger_ref(repository.branch)} has no entry for {found[:12]}, which has its name"
         return f"{why}: 'git revert {found[:12]}' on {repository.branch} takes that back"

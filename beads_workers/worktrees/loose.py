@@ -91,7 +91,7 @@ def is_free(common: Path, ref: str) -> bool:
 
 
 @value
-class Move:
+class LoggedMove:
     """One move of a branch or of a ``HEAD``. ``was``: the commit before; ``who``: name, address and
     time (epoch seconds)."""
 
@@ -104,14 +104,14 @@ class Move:
 _MOVE = re.compile(r"([0-9a-f]+) ([0-9a-f]+) (.*?) ?<(.*)> (\d+) \S+\t?(.*)")
 
 
-def reflog(directory: Path, ref: str) -> list[Move] | None:
+def reflog(directory: Path, ref: str) -> list[LoggedMove] | None:
     """Return the moves of a ref, the newest first; None if only git can tell."""
     try:
         text = (directory / "logs" / ref).read_text("utf-8", "surrogateescape")
     except OSError:
         return None
     found = [_MOVE.fullmatch(row) for row in text.split("\n")[-2::-1]]
-    read = [Move(m[2], m[1], m[6], (m[3], m[4], int(m[5]))) for m in found if m]
+    read = [LoggedMove(m[2], m[1], m[6], (m[3], m[4], int(m[5]))) for m in found if m]
     return read if len(read) == len(found) and all(is_object(m.commit) for m in read) else None
 
 

@@ -23,7 +23,7 @@ from beads_workers.core.settings import Worktrees
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import OWN_REFS, git, log_format, row_format, rows
 from beads_workers.worktrees.landed import WHY
-from beads_workers.worktrees.loose import Move, reflog
+from beads_workers.worktrees.loose import LoggedMove, reflog
 from beads_workers.worktrees.records import Records, git_directories, token_in
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ _MADE = re.compile(
 """git's reasons for a move of ``HEAD`` to a commit that was not there before."""
 
 
-def _made(heads: Sequence[Move]) -> set[str]:
+def _made(heads: Sequence[LoggedMove]) -> set[str]:
     """Return the commits that were made at this ``HEAD``."""
     return {each.commit for each in heads if _MADE.match(each.why)}
 
 
-def moves(directory: Path, ref: str) -> list[Move]:
+def moves(directory: Path, ref: str) -> list[LoggedMove]:
     """Return the noted moves of a ref, the newest first; raises ``GitError``. ``directory``: the
     common git directory, or a worktree's own for its ``HEAD``."""
     if (found := reflog(directory, ref)) is not None:
@@ -61,7 +61,7 @@ def moves(directory: Path, ref: str) -> list[Move]:
     read = rows(git(str(directory), f"--git-dir={directory}", *asked), 5)
     before = [row[0] for row in read[1:]] + [""]
     return [
-        Move(commit, was, why, (name, mail, int(at.rpartition("@{")[2].split(" ")[0])))
+        LoggedMove(commit, was, why, (name, mail, int(at.rpartition("@{")[2].split(" ")[0])))
         for (commit, why, name, mail, at), was in zip(read, before, strict=True)
     ]
 
@@ -79,7 +79,7 @@ def trespass_text(branch: str, commit: str) -> str:
     )
 
 
-def _users(common: Path, ours: Path) -> list[list[Move]]:
+def _users(common: Path, ours: Path) -> list[list[LoggedMove]]:
     """Return the moves of ``HEAD`` in the user's worktrees; inside of ``ours`` are sub-agents'."""
     found = [
         moves(directory, "HEAD")
@@ -91,11 +91,11 @@ def _users(common: Path, ours: Path) -> list[list[Move]]:
 
 def moved_by(
     common: Path, place: tuple[Path, Path], refs: Sequence[str], since: float
-) -> tuple[str, Move] | None:
+) -> tuple[str, LoggedMove] | None:
     """Return the last move of one of these integration branches by the attempt that ends in this
     worktree, and began at ``since`` (epoch seconds), with the branch's ref; None if it made none.
     ``place``: the worktree's git directory, and its folder. Raises ``GitError``."""
-    heads: list[Move] | None = None
+    heads: list[LoggedMove] | None = None
     for ref in refs:
         for move in moves(common, ref):
             if move.why.startswith(WHY) or move.who[2] < since - SECOND:
@@ -122,7 +122,7 @@ class Movers:
             for issue_id, *span in _spans(runs, run_id, since):
                 key = name_of(run_id, issue_id, 0).rpartition("/")[0]
                 self._spans.setdefault(key, []).append((span[0], span[1]))
-        self._attempts = list[tuple[str, list[Move], set[str]]]()
+        self._attempts = list[tuple[str, list[LoggedMove], set[str]]]()
         self._users = _users(Path(common), Path(settings.folder))
         for directory, _ in git_directories(common):
             if (record := of.get(token_in(directory) or "")) is not None:
@@ -135,7 +135,7 @@ class Movers:
         for ref, commit in rows(git(common, "for-each-ref", wanted, f"{TRESPASSED}/"), 2):
             self._attempts.append((ref.removeprefix(f"{TRESPASSED}/"), [], {commit}))
 
-    def of(self, move: Move) -> str | None:
+    def of(self, move: LoggedMove) -> str | None:
         """Return the attempt (``name_of``) that made this move, "" for a person; None if nobody
         knows."""
         at, made = move.who[2], move.commit

@@ -205,7 +205,8 @@ def _noted(
     of = record.base, recipe(settings)
     if kept is not None:
         tracked = {name: row for name, row in seen.files.items() if name not in kept.made}
-        below = {name: row for name, row in kept.folders.items() if _is_below(name, roots)}
+        rows = kept.folders.items()
+        below = {name: row for name, row in rows if not roots.isdisjoint(_parents((name,)))}
         return Fresh(*of, tracked, kept.made, seen.folders | below, kept.linked, copied, own)
     in_index = set(seen.files)
     if settings.rules.setup is not None or settings.rules.copy:
@@ -231,10 +232,6 @@ def _parents(files: Iterable[str]) -> set[str]:
         while (name := name.rpartition("/")[0]) and f"{name}/" not in found:
             found.add(f"{name}/")
     return found
-
-
-def _is_below(folder: str, roots: set[str]) -> bool:
-    return not roots.isdisjoint(_parents((folder,)))
 
 
 def _own(record: WorktreeRecord, directory: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from beads_workers.attempts.prompts import first_prompt, mend_prompt
 from beads_workers.core.assignment import AgentSpec, Assignment, Mend
 from beads_workers.core.journal import Finished
 from beads_workers.core.receipts import Receipt
-from beads_workers.core.settings import Asking
+from beads_workers.core.settings import AgentRules
 
 PRICES = {"id": "i-0", "title": "Prices", "status": "closed", "dependency_type": "blocks"}
 ISSUE = {"id": "i-1", "title": "A cart", "description": "With a total.", "design": "One class."}
@@ -71,7 +71,7 @@ def test_it_is_cut_to_the_room_that_there_is() -> None:
 @pytest.mark.parametrize(("whose", "kept"), [("all", True), ("none", False)])
 def test_comments_are_there_as_the_user_wants(whose: str, kept: bool) -> None:
     issue = {**ISSUE, "comments": [{"author": "ann", "text": "In euros."}]}
-    assert ("In euros." in prompt(asked(issue=issue, asking=Asking(comments=whose)))) is kept
+    assert ("In euros." in prompt(asked(issue=issue, asking=AgentRules(comments=whose)))) is kept
 
 
 def test_an_attempt_without_a_receipt_leaves_its_error() -> None:

@@ -103,6 +103,7 @@ SETTINGS = {
     "shared_checkout": "shared_checkout = true",
     "worktree": "[worktree]\nenabled = false",
     "web_control": "web_control = true",
+    "web_hosts": '[web]\nhosts = ["evil.example"]',
     "overage": "overage = true",
     "discovered": 'discovered = "take"',
     "land_into": '[landing]\ninto = "main"',

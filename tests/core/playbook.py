@@ -24,7 +24,7 @@ from beads_workers.core.journal import Checkpointed, Entry, Record
 from beads_workers.core.model import IssueId, Job, OutcomeKind
 from beads_workers.core.night import NightSoFar
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.settings import Ending, FleetSettings, Tracking, Upkeep
+from beads_workers.core.settings import EndRules, FleetSettings, TrackerRules, Upkeep
 from beads_workers.core.snapshot import Board
 from tests.simulation.folds import DoubleRun
 from tests.support.worktrees import ruled
@@ -52,7 +52,7 @@ def settings(workers: int = 0, **others: Any) -> FleetSettings:
     return FleetSettings(workers, *place, **groups, **own)
 
 
-GROUPS = (Ending, Tracking, Upkeep)
+GROUPS = (EndRules, TrackerRules, Upkeep)
 """Groups of ``FleetSettings`` whose fields a test names as if they were its own."""
 
 

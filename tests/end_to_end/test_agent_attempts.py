@@ -14,7 +14,7 @@ import pytest
 
 from beads_workers.core.assignment import AgentSpec, Assignment, write_assignment
 from beads_workers.core.receipts import Receipt, read_receipt
-from beads_workers.core.settings import Asking
+from beads_workers.core.settings import AgentRules
 from beads_workers.runtime.usage_file import read_usage
 from tests.agents_api import ModelApi
 from tests.support import warm
@@ -55,8 +55,10 @@ class Attempts:
             "guards": str(self.folder / "guards"),
             "usage_file": str(self.folder / "usage" / "i-1.jsonl"),
         }
-        named = {each.name for each in dataclass_fields(Asking)}
-        asking = Asking(**{"fix_rounds": 0, **{k: others.pop(k) for k in named & others.keys()}})
+        named = {each.name for each in dataclass_fields(AgentRules)}
+        asking = AgentRules(
+            **{"fix_rounds": 0, **{k: others.pop(k) for k in named & others.keys()}}
+        )
         return Assignment("i-1", "A cart", issue, agent=spec, asking=asking, **{**fields, **others})
 
     def environment(self) -> dict[str, str]:

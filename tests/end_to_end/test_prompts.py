@@ -54,7 +54,8 @@ def test_the_dry_run_prints_what_the_agent_reads(
     assert plain.stdout.endswith(f"prompt of {issue} for claude:\n\n{shown['prompt']}\n")
     fleet: Fleet = start(any_project, "--until-empty", "--max-attempts", "1", *AGENT)
     fleet.wait()
-    assert (read / f"{issue}.stdin").read_text() == shown["prompt"], fleet.said()
+    assert (read / f"{issue}.stdin").exists(), fleet.said()
+    assert (read / f"{issue}.stdin").read_text() == shown["prompt"]
 
 
 def test_its_labels_choose_the_agent(either_project: Any, read: Path) -> None:

@@ -111,7 +111,7 @@ def test_an_answer_that_the_fleet_has_already_read_was_given(
     until(lambda: fleet.journal("answered"))
     monkeypatch.chdir(project.folder)
     directory = project.folder / ".beads-workers"
-    found = Waiting(connect(directory) if knew else None, [row], [])
+    found = Waiting(connect(directory) if knew else None, [row], [], [])
     said = give(found, directory, [row], "call it FOO")
     what = "the fleet has read it" if knew else "the fleet that just started goes on with it"
     assert said == {"text": f"answered: {row['issue_id']}; {what}"}

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.cli.config import resolve, typed_options
-from beads_workers.cli.parameters import given
 from beads_workers.integrations.hero.options import HeroTable
-from beads_workers.options import KEYS, AgentTable, value_of
+from beads_workers.options import KEYS, AgentTable, given, value_of
 from tests.cli.test_config import write
 from tests.support.trust import TRUSTED
 

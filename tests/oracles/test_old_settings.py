@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.cli.config import resolve
-from beads_workers.cli.parameters import given
-from beads_workers.options import KEYS, value_of
+from beads_workers.options import KEYS, given, value_of
 from beads_workers.runtime.run_directory import SETTINGS_FILE, RunDirectory
 
 KEPT = sorted(Path(__file__).parent.glob("settings/*.json"))

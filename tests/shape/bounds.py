@@ -46,8 +46,9 @@ BOUNDS = {
     # as forks of their worker, one git for all lookups, turns of checkouts: 22, and 16 calls of
     # git for an attempt instead of 40. Four gits of the lander that stay, and all refs read from
     # their files: 19, and 23 processes of git for an issue instead of 36.
-    "life_functions": Bound(1760, slack=14),
-    "life_files": Bound(192),
+    # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
+    "life_functions": Bound(1808, slack=14),
+    "life_files": Bound(196),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(18),
@@ -57,7 +58,7 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4041, slack=100),
+    "read_model_lines": Bound(4072, slack=100),
     "text_fields": Bound(0),
     # Rows of conditions: 420 lines more than both halves had before. Git as people have it
     # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
@@ -71,19 +72,20 @@ BOUNDS = {
     # The attempt view, issues by state and cause, mouse, palette, the page's attempts and deltas:
     # 3,400. Worktrees used again, people in them, questions by a tool, gates ahead: 1,300.
     # Gits that stay, refs read from files, worktrees made during the base check: 270.
-    # Docstrings of fields are no code: 75,202 lines as they were counted before.
-    "code_lines": Bound(73583, slack=300),
+    # Docstrings of fields are no code: 75,202 lines as they were counted before. Landing and
+    # people, submodules, what waits, set-ups, odd starts, resets, proposals: 1,200.
+    "code_lines": Bound(74783, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6717, slack=30),
+    "functions": Bound(6798, slack=30),
     # A second mechanism for the same thing shows in these.
-    "function_lines": Bound(96, slack=4),
+    "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(339, slack=10),
-    "repacking_calls": Bound(21),
-    "paragraphs": Bound(190, slack=5),
-    "classes": Bound(1041, slack=10),
+    "tiny_functions": Bound(338, slack=10),
+    "repacking_calls": Bound(23),
+    "paragraphs": Bound(0, slack=5),
+    "classes": Bound(1052, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(119427, slack=1000),
+    "test_lines": Bound(123000, slack=1000),
 }
 """Files and lines of the product are printed only: a cap on files staples ideas together, and one
 on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in

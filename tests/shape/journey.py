@@ -19,7 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from beads_workers.core.policy import Policy
-from beads_workers.core.settings import Ending, FleetSettings, Work
+from beads_workers.core.settings import EndRules, FleetSettings, Work
 from beads_workers.core.wire import Done, Task, encode
 from beads_workers.runtime.zygote import start_zygote
 
@@ -130,7 +130,7 @@ def _run(folder: Path, told: Path, environment: dict[str, str]) -> None:
         state_directory=str(state),
         work=Work(command=("true",)),
         policy=Policy(),
-        ending=Ending(until_empty=True),
+        ending=EndRules(until_empty=True),
         owned=True,
         folder=str(folder),
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from beads_workers.core.policy import Policy
-from beads_workers.core.settings import Ending, FleetSettings, Work
+from beads_workers.core.settings import EndRules, FleetSettings, Work
 from tests.simulation.agenda import Agenda, Died
 from tests.simulation.checkers import Checks, Violation
 from tests.simulation.disk import Disk
@@ -187,7 +187,7 @@ class World:
                 allow_modules=("shop",) if self.functions else (),
             ),
             policy=Policy(self.attempts_max, self.random.choice((0.5, 0.5, 10.0))),
-            ending=Ending(until_empty=self.until_empty or self.random.random() < 0.5),
+            ending=EndRules(until_empty=self.until_empty or self.random.random() < 0.5),
             orphan_grace_seconds=self.random.choice((None, 0.5, 30.0)),
         )
         node = self.node = self.make_node(settings)

@@ -192,8 +192,8 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
     ],
 )
 def test_what_the_scheduler_knows_is_said(fields: dict[str, Any], cause: Cause, words: str) -> None:
-    status = "blocked" if fields.get("standing") == "quarantined" else "open"
-    shown = picture(issue(status=status), facts=known(**fields))
+    waits = "quarantined" in fields.values() or "shelved" in fields.values()
+    shown = picture(issue(status="blocked" if waits else "open"), facts=known(**fields))
     assert causes(shown) == [cause]
     assert words in headline_of(shown)
     assert explain(A, shown)[0].remedy

@@ -114,7 +114,7 @@ def rrq_executor(
     from beads_workers import BEGUN
     from beads_workers.cli.preparation import check_modules, find_tracing
     from beads_workers.core.policy import Policy
-    from beads_workers.core.settings import FleetSettings, Tracking
+    from beads_workers.core.settings import FleetSettings, TrackerRules
     from beads_workers.integrations.rrq import RrqExecutor
     from beads_workers.integrations.rrq.source import choose, split_command
     from beads_workers.runtime.project import STATE_FOLDER
@@ -143,7 +143,7 @@ def rrq_executor(
             state_directory=str(place.absolute()),
             work=work,
             policy=Policy(hand_back=True),
-            tracking=Tracking(poll_seconds=POLL_SECONDS),
+            tracking=TrackerRules(poll_seconds=POLL_SECONDS),
             argv=tuple(sys.argv[1:]),
             folder=str(folder),
             quiet=not json_lines,

@@ -560,7 +560,8 @@ class BdTracker:
                 # Perhaps the daemon hangs: it has a session of its own, and is not ours.
                 self._always("--no-daemon")
             raise
-        if answer.status and arguments[0] in _READS and failed(answer).passing:
+        is_read = arguments[0] in _READS and not (has_daemon and is_out_of_sync(answer))
+        if answer.status and is_read and failed(answer).passing:
             answer = self.calls.run(arguments, ids=ids, text=text, actor=actor)
         if not has_daemon:
             return answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beads_workers.core.policy import Policy
-from beads_workers.core.settings import FleetSettings, Tracking
+from beads_workers.core.settings import FleetSettings, TrackerRules
 from tests.simulation.mutants import Mutant
 from tests.simulation.nodes import Node
 from tests.simulation.push.box import Box
@@ -48,7 +48,7 @@ class PushWorld(World):
                 state_directory=settings.state_directory,
                 work=settings.work,
                 policy=policy,
-                tracking=Tracking(
+                tracking=TrackerRules(
                     poll_seconds=3600.0 if self.kind == "rrq" else settings.tracking.poll_seconds
                 ),
             ),
