@@ -40,10 +40,10 @@ BEGAN = 1000.0
 
 def settings(workers: int = 0, **others: Any) -> FleetSettings:
     """A fleet without workers of its own, unless a test asks for some."""
-    named = {each.name: g for g in GROUPS for each in fields(g)}
-    groups = {
-        g.__name__.lower(): g(**{k: v for k, v in others.items() if named.get(k) is g})
-        for g in GROUPS
+    named = {each.name: group for group, kind in GROUPS.items() for each in fields(kind)}
+    groups: dict[str, Any] = {
+        group: kind(**{k: v for k, v in others.items() if named.get(k) == group})
+        for group, kind in GROUPS.items()
     }
     own = {name: value for name, value in others.items() if name not in named}
     if own.pop("approve", False):
@@ -52,7 +52,7 @@ def settings(workers: int = 0, **others: Any) -> FleetSettings:
     return FleetSettings(workers, *place, **groups, **own)
 
 
-GROUPS = (EndRules, TrackerRules, Upkeep)
+GROUPS: dict[str, Any] = {"ending": EndRules, "tracking": TrackerRules, "upkeep": Upkeep}
 """Groups of ``FleetSettings`` whose fields a test names as if they were its own."""
 
 
