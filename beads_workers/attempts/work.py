@@ -601,14 +601,17 @@ class Workplace:
         head, committed = self._state_of(head)
         tree, commit = self._whole_tree(besides, committed), head
         if tree != committed or seen.commit != head:
-            message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
             commit = self._git(
                 *(*self._identity(), "commit-tree", tree),
                 *(word for each in dict.fromkeys((head, seen.commit)) for word in ("-p", each)),
                 *("-F", "-"),
-                stdin=message + "\n" + self._trailers(commit_form.OWN_TRAILERS),
+                stdin=self._as_left + "\n" + self._trailers(commit_form.OWN_TRAILERS),
             ).strip()
         return self._refer(self._git, commit)
+
+    @property
+    def _as_left(self) -> str:
+        return f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
 
     def _rescue(self, error: git.GitError) -> None:
         """Keep the files as ``keep`` does, but without git's own directory for the worktree. If
@@ -617,10 +620,9 @@ class Workplace:
             return
         _, common, top = self._asked_places()
         outside = Git(top, self.seconds, {"GIT_DIR": common, "GIT_WORK_TREE": top})
-        message = f"Attempt {self.attempt} at {self.issue_id}, as it was left\n"
         with suppress(git.GitError, OSError):
             made = ("commit-tree", whole_tree(outside), "-p", str(self.base))
-            commit = outside(*git.FALLBACK_IDENTITY, *made, stdin=message).strip()
+            commit = outside(*git.FALLBACK_IDENTITY, *made, stdin=self._as_left).strip()
             ref, self.is_broken = self._refer(outside, commit), True
         if self.is_broken:
             raise BrokenWorktree(f"its worktree is broken ({error}); its files are kept in {ref}")

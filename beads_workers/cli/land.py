@@ -71,7 +71,7 @@ def land(
     _commit_left(directory, settings, issues or [], dry_run=dry_run)
     wanted = list(_without(quarantined, _wanted(directory, settings, issues or [])))
     wanted = _made_for_here(directory, settings.landing.branch, wanted, named=bool(issues))
-    for issue_id, over in (_refused(directory, wanted) if issues else {}).items():
+    for issue_id, over in (_taken(directory, wanted) if issues else {}).items():
         hint = f"'beads-workers reopen {issue_id}', then 'land {issue_id}', lands it all the same"
         raise CommandError(f"{issue_id} does not land: {printable(over)}", printable(hint))
     if dry_run:
@@ -457,25 +457,35 @@ def _settle(
 # --- shown ---------------------------------------------------------------------------------------
 
 
-def _refused(directory: Path, named: Sequence[Any] = ()) -> dict[str, str]:
-    """Return why branches are left out: quarantined since, or not approved yet, or a person has
-    closed the issue, put it off, or taken it. Of those ``named`` only the last counts."""
-    from beads_workers.landing.left import SUCCESS
+def _parked(directory: Path) -> dict[str, Any]:
+    """Return the branches that the journals remember as not landed, by their issues."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     entries = RunDirectory(directory).left_over()[1].retry_entries
-    parked = {str(key): each for key, each in entries.items() if each.landing}
-    # With --no-land, a run itself has closed what succeeded.
-    doubtful = (e for e in named if e.outcome not in (SUCCESS, "") or e.add.issue_id in parked)
-    if named:
-        branches = {left.add.issue_id: left.add.branch for left in doubtful}
-        return over_here(directory, branches, or_open=True)
+    return {str(key): each for key, each in entries.items() if each.landing}
+
+
+def _refused(directory: Path) -> dict[str, str]:
+    """Return why branches are left out: quarantined since, or not approved yet, or a person has
+    closed the issue, put it off, or taken it."""
+    parked = _parked(directory)
     refused = {
         key: each.error if each.quarantined else "it awaits your approval"
         for key, each in parked.items()
-        if each.quarantined or (each.landing and each.landing.awaits)
+        if each.quarantined or each.landing.awaits
     }
     return refused | over_here(directory, dict.fromkeys(parked, ""))
+
+
+def _taken(directory: Path, named: Sequence[Any]) -> dict[str, str]:
+    """Return why branches that were named do not land: a person has closed the issue, put it off,
+    or taken it. With ``--no-land``, a run itself has closed what succeeded."""
+    from beads_workers.landing.left import SUCCESS
+
+    parked = _parked(directory)
+    doubtful = (e for e in named if e.outcome not in (SUCCESS, "") or e.add.issue_id in parked)
+    branches = {left.add.issue_id: left.add.branch for left in doubtful}
+    return over_here(directory, branches, or_open=True)
 
 
 def _without(quarantined: Mapping[str, str], found: Iterable[Any]) -> Iterator[Any]:
