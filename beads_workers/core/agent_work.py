@@ -83,7 +83,7 @@ class AgentWork:
 
         None: no agent may now, and the job waits for a candidate.
         """
-        if self._brings_its_own(job):
+        if job.command or job.script or (job.call and self._allows_calls):  # It brings its own.
             return receipts.NOBODY
         if self.spent() is not None:
             return None
@@ -292,9 +292,6 @@ class AgentWork:
         return str(self._issue_budget) if self._issue_budget.is_spent(money, tokens) else ""
 
     # --- inside -----------------------------------------------------------------------------------
-
-    def _brings_its_own(self, job: Job) -> bool:
-        return bool(job.command or job.script or (job.call and self._allows_calls))
 
     def _places(self, candidate: receipts.Candidate) -> int:
         most = self.agents[candidate.agent].at_once

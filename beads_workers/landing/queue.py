@@ -508,7 +508,7 @@ class Queue:
         number, whole, tip = train.number, len(train.keys), train.landed
         lowest_bad = train.lowest_bad
         if train.kind is _Kind.ALONE:
-            if self._had_enough(train):
+            if self._no_verdicts.get(train.keys[train.landed], 0) >= NO_VERDICTS_MAX:
                 yield number, tip, True, True
             else:
                 yield number, whole, False, False
@@ -598,9 +598,6 @@ class Queue:
         self._tip_green = False
         if train.tip_bad > 1:
             self._pause(PauseReason.TIP if verdict is GateVerdict.RED else PauseReason.GATE)
-
-    def _had_enough(self, train: _Train) -> bool:
-        return self._no_verdicts.get(train.keys[train.landed], 0) >= NO_VERDICTS_MAX
 
     def _hold(self, train: _Train) -> None:
         """Let a branch wait that has no verdict: so far that is no fault of the branch."""
