@@ -155,7 +155,7 @@ def pinned(settings: Worktrees, run_id: str, environment: Mapping[str, str]) -> 
         return {}
     if not (run / IDENTITY).exists():
         _pin(common, run)
-    here = re.sub(r"([\\*?\[])", r"\\\1", common)
+    here = re.sub(r"([\\*?\[])", r"\\\1", common).replace("\n", "?")  # No key has a line end.
     keys = [f"includeIf.gitdir:{place}.path" for place in (here, f"{here}/")]
     return configured(environment, [(key, str(run / IDENTITY)) for key in keys])
 

@@ -76,7 +76,7 @@ BOUNDS = {
     # people, submodules, what waits, set-ups, odd starts, resets, proposals: 1,200.
     "code_lines": Bound(74783, slack=300),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6798, slack=30),
+    "functions": Bound(6799, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
