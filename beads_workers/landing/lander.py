@@ -370,6 +370,10 @@ class Lander:
             running.gate.result()
         for lane in self._gates:
             GatePlace(self.settings, self._folder, lane).sweep()
+        with suppress(git.GitError, Unclear, OSError):
+            # An attempt may have moved the branch, and ended, since the last look.
+            if (tip := self._repository.tip()) != self._tip:
+                self._without_trespass(tip)
         with suppress(git.GitError):
             self._repository.unpin(by_others=True)
 

@@ -341,8 +341,8 @@ def under_way(records: Records) -> None:
     journal.write_bytes(encode(Entry(Started("a", "W1", 1, "run-1.1"), time.time(), 0.0)))
 
 
-def trespassed(world: LandingWorld) -> Add:
-    """An attempt that has put its work on the integration branch by itself."""
+def under_way_in_worktree(world: LandingWorld) -> Add:
+    """An attempt that can put its work on the integration branch by itself."""
     world.repository()
     add = replace(world.work("a", {"a": ""}), branch="bw/a/1")
     worktrees = world.settings().worktrees
@@ -353,14 +353,18 @@ def trespassed(world: LandingWorld) -> Add:
     os.close(records.begin(made))
     records.mark(made, Path(git(world.desk, "rev-parse", "--absolute-git-dir")), worktrees)
     under_way(records)
-    git(world.desk, "update-ref", f"refs/heads/{BRANCH}", add.commit)
     return add
+
+
+def trespass(world: LandingWorld, add: Add) -> None:
+    git(world.desk, "update-ref", f"refs/heads/{BRANCH}", add.commit)
 
 
 def test_what_an_attempt_lands_by_itself_is_refused_also_by_the_next_lander(
     world: LandingWorld,
 ) -> None:
-    add = trespassed(world)
+    add = under_way_in_worktree(world)
+    trespass(world, add)
     why = f"its attempt moved {BRANCH} to {add.commit[:12]} by itself, which was taken back"
     for _ in range(2):
         program = landing(world, add)
@@ -373,6 +377,17 @@ def test_what_an_attempt_lands_by_itself_is_refused_also_by_the_next_lander(
     program = landing(world, CancelLanding("a"), add)
     program.idle("a")
     assert program.landed == {"a"}
+
+
+def test_what_an_attempt_lands_by_itself_in_the_last_moment_is_taken_back(
+    world: LandingWorld,
+) -> None:
+    add = under_way_in_worktree(world)
+    program = landing(world)
+    program.until(lambda news: isinstance(news, Idle))
+    trespass(world, add)
+    assert program.end() == 0
+    assert "a" not in world.files()
 
 
 # --- pauses ---------------------------------------------------------------------------------------
