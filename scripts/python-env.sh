@@ -19,10 +19,6 @@ bw_home=${HOME:-$(getent passwd "$EUID" | cut -d: -f6)}
   bw_die "there is no home folder ${bw_home:-of this user}" 'set BW_CACHE to a folder of yours'
 bw_cache=${BW_CACHE:-$bw_home/.cache/beads-workers}
 
-# The checkout's own environment does not take them; the package does (pyproject.toml), because it
-# shares its environment with the programs whose functions it calls.
-bw_not_here=('typer<0.29') # 0.29 brings pydantic, and starts half as fast
-
 # The root command prefix: nothing for root, sudo where it asks no password (or can ask for one).
 bw_as_root() {
   if ((EUID == 0)); then
@@ -93,7 +89,7 @@ bw_need_venv() { # PYTHON
 
 bw_venv_path() { # NAME: sets bw_venv, without starting a program but one
   local hash
-  hash=$(sha256sum <<<"$bw_root ${bw_not_here[*]} $(<"$bw_root/pyproject.toml")")
+  hash=$(sha256sum <<<"$bw_root $(<"$bw_root/pyproject.toml")")
   bw_venv=$bw_cache/$1-${hash:0:16}
 }
 
@@ -149,7 +145,7 @@ extra = project["optional-dependencies"][name] if name else []
 print(*project["dependencies"], *extra, sep="\n")' "$bw_root/pyproject.toml" "$2") || return
   mapfile -t required <<<"$required"
   env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX "$bw_venv/bin/python" -m pip install --quiet \
-    --no-input --disable-pip-version-check "${required[@]}" "${bw_not_here[@]}" || return
+    --no-input --disable-pip-version-check "${required[@]}" || return
   site=$("$bw_venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])') || return
   printf '%s\n' "$bw_root" >"$site/beads-workers.pth" || return
   printf '#!%s\nfrom beads_workers.cli.app import main\n\nmain()\n' "$bw_venv/bin/python" \

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast, get_args
 
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 
 WIDTH_MAX = 200
@@ -26,7 +27,22 @@ GROUPS: dict[str, tuple[str, ...]] = {
 Row = tuple[str, str]
 
 
-class GroupedCommands(TyperGroup):
+class Group(TyperGroup):
+    """Commands. Where the first word is one, the group has no options to convert."""
+
+    _names_command = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        self._names_command = bool(args) and not args[0].startswith("-")
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """See click."""
+        return [] if self._names_command else super().get_params(ctx)
+
+
+class GroupedCommands(Group):
     """The program, with its commands in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -42,13 +58,22 @@ class GroupedCommands(TyperGroup):
 
 
 class LaidOut(TyperCommand):
-    """A command.
+    """A command. typer 0.29 loads pydantic to convert the first value. What converts without it
+    does so here; all else, also each mistake, is left to typer.
 
     Placeholders look the same with each version of typer: 0.29 marks repeatable ones twice.
     """
 
     panelled = False
     """Whether options are shown in their panels, below the others; for long lists."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        found = _converted(self, ctx, [*args])
+        if found is None:
+            return super().parse_args(ctx, args)
+        ctx.params.update(found)
+        return []
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """See click."""
@@ -75,6 +100,41 @@ class LaidOut(TyperCommand):
         width = max(len(name) for name, _ in _rows(panels.values()) if len(name) <= COLUMN_MAX)
         for title, rows in panels.items():
             _write(formatter, title, rows, width)
+
+
+def _converted(command: TyperCommand, ctx: Any, args: list[str]) -> dict[str, Any] | None:
+    """Return the value of each parameter; None if typer is to convert them."""
+    typed, rest, _ = command.make_parser(ctx).parse_args(args=args)
+    found, parameters = dict[str, Any](), cast("list[Any]", command.get_params(ctx))
+    for each in parameters:
+        value, described = typed.get(each.name), getattr(each, "type_descriptor", None)
+        many = each.multiple or each.nargs == -1
+        if described is None or each.envvar or (each.required and not value):
+            return None
+        if value is None:
+            value = () if many else each.get_default(ctx)
+        elif not isinstance(value, bool):
+            info = described.parameter_info
+            kind = info.parser or (
+                get_args(described.annotation)[0] if many else described.annotation
+            )
+            if not (info.parser or kind in (str, int, float)):
+                return None
+            word = value
+            try:
+                value = [kind(one) for one in value] if many else kind(value)
+            except (ValueError, BadParameter) as error:
+                why = getattr(error, "message", f"{word!r} is not a valid number.")
+                raise BadParameter(why, ctx, each) from None
+            if (info.min is not None and value < info.min) or (
+                info.max is not None and value > info.max
+            ):
+                raise BadParameter(f"{word} is not in the range.", ctx, each)
+        if value and each.callback:
+            return None
+        if each.expose_value:
+            found[each.name] = value
+    return None if rest else found
 
 
 _LIST = re.compile(r"<list\[(.+)\]>")

@@ -221,9 +221,12 @@ def _allowed(command: str, param: Any, word: str) -> str:
             option.read((word,) if option.kind.many else word)
         except ValueError as error:
             return str(error)
-    least, most = getattr(param.type, "min", None), getattr(param.type, "max", None)
-    name = str(getattr(param.type, "name", ""))
-    number = {"int": "a whole number"}.get(name.partition(" ")[0].removesuffix("eger"), "a number")
+    # typer 0.29 has a descriptor where others have a type of click's.
+    described = getattr(param, "type_descriptor", None)
+    kind = described.parameter_info if described is not None else param.type
+    least, most = getattr(kind, "min", None), getattr(kind, "max", None)
+    name = described.annotation.__name__ if described is not None else str(param.type.name)
+    number = "a whole number" if name.startswith("int") else "a number"
     if least is not None and most is not None:
         return f"{number} from {least} to {most}"
     return f"{number} of {least:g} or more" if least is not None else number

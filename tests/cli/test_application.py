@@ -98,3 +98,10 @@ def test_status_loads_nothing_of_the_engine(tmp_path: Path) -> None:
     assert "beads_workers.cli.fleet" in loaded
     engine = {m for m in loaded if m.startswith(("beads_workers.core", "beads_workers.edge"))}
     assert engine <= {"beads_workers.edge", "beads_workers.runtime.locks"}
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "logs x", "show x", "scale 3", "runs -n 3", "dep list x", "add x -p 2"]
+)
+def test_no_command_loads_what_typer_converts_with(command: str, tmp_path: Path) -> None:
+    assert "pydantic" not in modules_after(command.split(), tmp_path)
