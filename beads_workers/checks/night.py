@@ -65,4 +65,4 @@ def spent(state: Path, budget: Budget, night: NightSoFar) -> Check | None:
 
 def since(night: NightSoFar) -> str:
     """Return when the night began, without seconds."""
-    return moment(night.began_at)[:-3]
+    return moment(night.began_at, seconds=False)

@@ -13,6 +13,7 @@ from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.night import runs_of_night
 from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.ui.words import moment
 
 
 def read_night(
@@ -68,7 +69,7 @@ def _since(directory: RunDirectory, text: str) -> list[History]:
             break
         found.insert(0, run)
     if not found:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+        when = moment(at, seconds=False)
         raise CommandError(f"nothing has run since {when}", "beads-workers runs", EXIT_UNKNOWN)
     return found
 

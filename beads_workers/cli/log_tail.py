@@ -16,16 +16,13 @@ from beads_workers.ui.agents import epoch_of
 from beads_workers.ui.attempt import Pin
 from beads_workers.ui.rows import wrapped
 from beads_workers.ui.viewer import Look, ShownAttempt, ShownLog, chosen_row, shown_attempt
+from beads_workers.ui.words import clock
 from beads_workers.worktrees.git import GitError, call
 
 LOG_BYTES_MAX = 8 << 20
 """Largest part of a log that is shown here: its end; ``logs`` shows all of it."""
 
 LOG_LINES_MAX = 50_000
-
-
-def _clock(at: float | None) -> str:
-    return "" if at is None else time.strftime("%H:%M:%S", time.localtime(at))
 
 
 class LogFile:
@@ -55,14 +52,15 @@ class LogFile:
         if self._cut and whole:
             self._cut = False
             del whole[0]
-        now = _clock(time.time()) if self._opened else ""
+        now = clock(time.time()) if self._opened else ""
         self._opened = True
         for line in whole:
             # Noise of agents is left out.
             if (shown := self._readable.line(line.decode("utf-8", "replace"))) is not None:
                 self.lines.append(as_shown(shown))
                 said = said_at(line)
-                self.times.append(_clock(epoch_of(said)) if said else now)
+                at = epoch_of(said) if said else None
+                self.times.append(now if not said else "" if at is None else clock(at))
         if (dropped := len(self.lines) - LOG_LINES_MAX) > 0:
             self.first += dropped
             del self.lines[:dropped]

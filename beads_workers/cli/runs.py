@@ -19,6 +19,7 @@ from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.errors import CommandError
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.endings import how_it_ended
+from beads_workers.ui.words import moment
 
 if TYPE_CHECKING:
     from beads_workers.runtime.run_directory import RunDirectory
@@ -108,7 +109,7 @@ def _figures_of_killed(directory: RunDirectory, run_id: str) -> dict[str, Any]:
 def _line(row: dict[str, Any]) -> str:
     from beads_workers.core.text import printable
 
-    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["began_at"]))
+    began = moment(row["began_at"], seconds=False)
     minutes, seconds = divmod(round(row["seconds"]), 60)
     hours, minutes = divmod(minutes, 60)
     counts = ", ".join(f"{name} {row[name]}" for name in COUNTS)

@@ -34,8 +34,7 @@ from beads_workers.core.text import counted, printable
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import Options, Typed, given
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
-from beads_workers.ui.agents import clock
-from beads_workers.ui.words import moment
+from beads_workers.ui.words import clock, moment
 
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult
@@ -76,9 +75,10 @@ def _shown_hours(settings: FleetSettings) -> Iterator[tuple[str, str]]:
     """Yield the times from which on, and until when, attempts begin."""
     now = time.time()
     if settings.start_at is not None and settings.start_at > now:
-        yield "start at", f"{clock(settings.start_at, now)}; 'beads-workers resume' begins at once"
+        at = clock(settings.start_at, now, seconds=False)
+        yield "start at", f"{at}; 'beads-workers resume' begins at once"
     if settings.until is not None:
-        yield "until", f"{clock(settings.until, now)}; what runs then may finish"
+        yield "until", f"{clock(settings.until, now, seconds=False)}; what runs then may finish"
 
 
 def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
@@ -134,7 +134,7 @@ def _budget(budget: Budget, night: NightSoFar) -> str:
 def _night(night: NightSoFar) -> list[tuple[str, str]]:
     if not night.first:
         return []
-    began = moment(night.began_at)[:-3]
+    began = moment(night.began_at, seconds=False)
     runs = counted(night.runs, "run")
     return [("night", f"goes on: {runs} since {began}; --new-night begins another")]
 

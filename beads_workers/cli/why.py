@@ -34,15 +34,8 @@ from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sources import open_source
 from beads_workers.ui.reasons import Cause, Picture, Reason, chain
-from beads_workers.ui.why import (
-    Overview,
-    clock_at,
-    explain,
-    headline,
-    issue_lines,
-    overview_lines,
-    survey,
-)
+from beads_workers.ui.why import Overview, explain, headline, issue_lines, overview_lines, survey
+from beads_workers.ui.words import clock
 
 # --- dependency look-up --------------------------------------------------------------------------
 # What is known of issues: in the tracker, with everything they wait for, and without a fleet in the
@@ -324,7 +317,7 @@ def picture_of(facts: Facts, looked: TrackerLook) -> Picture:
     return Picture(
         facts,
         now,
-        lambda at: clock_at(at, now),
+        lambda at: clock(at, now),
         looked.seen,
         looked.ready,
         looked.error,

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from beads_workers.runtime.locks import is_locked
+from beads_workers.ui.words import clock
 
 FILE = "web.json"
 
@@ -96,9 +97,12 @@ def end(directory: Path, page: LivePage) -> bool:
 
 def shown(page: LivePage, now: float) -> str:
     """Return a sentence about a page that a start left: how long it is served, and what ends it."""
-    from beads_workers.ui.agents import clock
 
-    until = "the end of the run was read" if page.until is None else clock(page.until, now)
+    until = (
+        "the end of the run was read"
+        if page.until is None
+        else clock(page.until, now, seconds=False)
+    )
     return (
         f"served until {until} (pid {page.pid}): 'watch --web' prints its address, 'stop' without"
         " a fleet ends it"

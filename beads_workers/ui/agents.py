@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from beads_workers.core.journal import AccountClosed
 from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS, Receipt
 from beads_workers.core.text import counted, in_one_line, printable
 from beads_workers.ui import words
+from beads_workers.ui.words import clock, duration
 
 DAY_SECONDS = 86_400
 COMMITS_NAMED = 5
@@ -89,13 +90,6 @@ FULL_SHARE = 0.8
 """Share of the limit from which an account's usage is shown."""
 
 
-def clock(at: float, now: float) -> str:
-    """Return the local time of day without seconds; with the date if it is another day."""
-    there, here = time.localtime(at), time.localtime(now)
-    same = there[:3] == here[:3] or abs(at - now) < DAY_SECONDS / 2
-    return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", there)
-
-
 def hours(shown: Mapping[str, Any], age: float = 0.0) -> str:
     """Return until when a run waits, or begins attempts, from ``status --json``: `` until 23:00``.
 
@@ -105,21 +99,7 @@ def hours(shown: Mapping[str, Any], age: float = 0.0) -> str:
     name = "begins" if found["begins_at"] else "ends"
     if (at := epoch_of(found[f"{name}_at"])) is None:
         return ""
-    return f" until {clock(at, at - found[f'{name}_in_seconds'] + age)}"
-
-
-def rest(seconds: float) -> str:
-    """Return the remaining time: ``40 s``, ``41 min``, ``3 h 20 min``, ``2 d 3 h``."""
-    whole = max(0, round(seconds))
-    if whole < 120:
-        return f"{whole} s"
-    minutes = -(-whole // 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    return f"{hours // 24} d {hours % 24} h"
+    return f" until {clock(at, at - found[f'{name}_in_seconds'] + age, seconds=False)}"
 
 
 def epoch_of(text: str | None) -> float | None:
@@ -155,8 +135,9 @@ def account(row: Mapping[str, Any], age: float = 0.0, *, advice: bool = True) ->
         return f"{name}{only}: {why}{waits}"
     left = seconds - age
     word = "until" if row["state"] == "limited" else "tried again at"
-    in_time = f" ({rest(left)})" if left > 0 else ", soon tried again"
-    return f"{name}{only}: {why} {word} {clock(until, until - left)}{in_time}{waits}"
+    whole = 60 * math.ceil(left / 60) if left >= 2 * 60 else round(left)
+    in_time = f" ({duration(whole)})" if left > 0 else ", soon tried again"
+    return f"{name}{only}: {why} {word} {clock(until, until - left, seconds=False)}{in_time}{waits}"
 
 
 def closed_account(closed: AccountClosed) -> str:
@@ -168,7 +149,7 @@ def closed_account(closed: AccountClosed) -> str:
     if not (closed.until or closed.probe_at):
         return text
     word = "until" if closed.trouble == "limited" and closed.until else "tried again at"
-    return f"{text} {word} {clock(closed.until or closed.probe_at, closed.since)}"
+    return f"{text} {word} {clock(closed.until or closed.probe_at, closed.since, seconds=False)}"
 
 
 # --- receipts ------------------------------------------------------------------------------------

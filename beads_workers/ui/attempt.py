@@ -8,7 +8,6 @@ read a snapshot (``status --json``). ``cli.attempts`` reads files: histories, lo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from beads_workers.core.model import value
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import printable
 from beads_workers.ui.agents import receipt_lines, used
-from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS, duration
+from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS, clock, duration
 
 Fields = Mapping[str, Any]
 """A snapshot, or a row of one."""
@@ -383,7 +382,7 @@ def _landing_lines(landing: LandingHistory) -> Iterator[str]:
 def _line(each: Tried, *, chosen: bool) -> str:
     """Return one attempt in a line: ``> 2  14:03:10  W3  failed after 4.2 s: E: 3 != 4``."""
     one = each.attempt
-    began = time.strftime("%H:%M:%S", time.localtime(each.began_at))
+    began = clock(each.began_at)
     ended = f"{OUTCOME_WORDS.get(one.outcome, one.outcome)} after"
     word = "runs, for" if one.outcome == RUNNING else ended
     receipt = one.receipt

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from beads_workers.core.text import columns as width_of
 from beads_workers.ui import bindings
-from beads_workers.ui.agents import account, clock, hours, spent
+from beads_workers.ui.agents import account, hours, spent
 from beads_workers.ui.issues import issues, quarantined
 from beads_workers.ui.lines import FOLDED_MIN
 from beads_workers.ui.page_card import page_card
@@ -30,7 +30,7 @@ from beads_workers.ui.panels import (
     outcomes,
     workers,
 )
-from beads_workers.ui.rows import Row, RowText, bar, duration, fine, sparkline, whole_seconds
+from beads_workers.ui.rows import Row, RowText, bar, sparkline
 from beads_workers.ui.viewer import (
     ATTEMPT,
     Fields,
@@ -42,6 +42,7 @@ from beads_workers.ui.viewer import (
     rows_of,
     wall_clock,
 )
+from beads_workers.ui.words import clock, duration, elapsed
 
 # --- head ----------------------------------------------------------------------------------------
 # The four rows at the top: the fleet, its progress, its queue, and the tracker.
@@ -117,7 +118,7 @@ def brief(snapshot: Fields, look: Look, age: float, columns: int, *, needs: bool
         row.add(of_these if quarantined else "", style="bad.strong")
     end = _end(snapshot, age)
     row.add(f"  {end}" if width_of(end) + 2 <= row.room else "")
-    up = whole_seconds(snapshot["uptime_seconds"] + (age if snapshot["running"] else 0.0))
+    up = elapsed(snapshot["uptime_seconds"] + (age if snapshot["running"] else 0.0))
     return row.fill(f"up {up} ".rjust(row.room) if row.room > len(up) + 5 else "").text()
 
 
@@ -156,8 +157,8 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     shown = f"{state}{hours(snapshot, age)}" if state in ("waiting", "running") else state
     role = " replay" if look.role is Role.REPLAY else ""
     here = wall_clock(snapshot, age) if columns >= CLOCK_COLUMNS else None
-    time_of_day = f"{clock(here, here)}  " if here is not None else ""
-    up = f" {time_of_day}up {whole_seconds(snapshot['uptime_seconds'] + age)} "
+    time_of_day = f"{clock(here, seconds=False)}  " if here is not None else ""
+    up = f" {time_of_day}up {elapsed(snapshot['uptime_seconds'] + age)} "
     row = Row(columns).add(" beads-workers", style="strong").add(role, style="time")
     project = (snapshot["project"] or "").rstrip("/").rpartition("/")[2]
     leave = len(shown) + 2 + 14 + len(time_of_day)
@@ -200,7 +201,7 @@ def _end(snapshot: Fields, age: float) -> str:
     if eta is None or now is None or not snapshot["running"]:
         return ""
     at = now - age + eta
-    return f"done about {clock(max(at, now), now)}"
+    return f"done about {clock(max(at, now), now, seconds=False)}"
 
 
 NOT_CLOSED = (
@@ -240,7 +241,7 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
     row.add("retry ").add(str(queue["retrying"]), 3, "strong")
     due = queue["next_retry_seconds"]
     if columns >= QUEUE_COLUMNS:
-        row.add(f"in {whole_seconds(due - age)}" if due is not None else "", 12, "muted")
+        row.add(f"in {elapsed(due - age)}" if due is not None else "", 12, "muted")
     style = "bad.strong" if queue["quarantined"] else "strong"
     row.add("quar. " if columns < QUEUE_COLUMNS else "quarantined ").add(
         str(queue["quarantined"]), 4, style
@@ -261,17 +262,17 @@ def _tracker(snapshot: Fields, age: float, columns: int) -> Text:
     row = Row(columns).add(" tracker ")
     if source["state"] != "ok":
         since = duration(source["since_seconds"] + age)
-        again = whole_seconds(source["retry_in_seconds"] - age)
+        again = elapsed(source["retry_in_seconds"] - age)
         row.add(f"{source['state'].replace('_', ' ')} for {since}, again in {again}: ", style="bad")
         return row.fill(source["error"] or "", "bad").text()
     now = calls["now"]
-    doing = f"{now} ({whole_seconds(calls['now_seconds'] + age)})" if now else "idle"
+    doing = f"{now} ({elapsed(calls['now_seconds'] + age)})" if now else "idle"
     # In a narrow terminal the figures keep their width.
     least = min(36, max(17, columns - TRACKER_FIGURES))
     row.add(doing, least if columns < QUEUE_COLUMNS else 46, "time" if now else "muted")
     typical = calls["typical_seconds"]
     figures = [f"{calls['count']} calls"]
-    figures += [f"{fine(typical)} each"] if typical is not None else []
+    figures += [f"{duration(typical)} each"] if typical is not None else []
     figures += [f"{calls['per_done']:.2f} an issue"] if calls["per_done"] is not None else []
     while len(figures) > 1 and width_of(", ".join(figures)) > row.room:
         figures.pop()

@@ -25,6 +25,7 @@ from beads_workers.core.model import value
 from beads_workers.core.money import Spend, told_later, unpriced_of
 from beads_workers.core.receipts import Receipt, to_json
 from beads_workers.ui.lines import start_again, with_budget
+from beads_workers.ui.words import clock
 
 BUCKETS_MAX = 60
 """Maximum number of time steps: as many as one can tell apart in a chart."""
@@ -212,10 +213,11 @@ def ticks(history: History, most: int) -> Iterator[float]:
 
 def tick_text(history: History, at: float) -> str:
     """Return the wall clock at a tick: with seconds if it has some, at midnight the day."""
-    now = time.localtime(round(history.began_at + at))
-    if now.tm_sec:
-        return time.strftime("%H:%M:%S", now)
-    return time.strftime("%H:%M" if now.tm_hour or now.tm_min else "%a %d", now)
+    there = round(history.began_at + at)
+    now = time.localtime(there)
+    if not (now.tm_hour or now.tm_min or now.tm_sec):
+        return time.strftime("%a %d", now)
+    return clock(there, seconds=bool(now.tm_sec))
 
 
 def slowest(history: History, count: int = 10) -> list[IssueHistory]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from beads_workers.core import journal as rec
@@ -17,7 +15,7 @@ from beads_workers.core.status import END_REASONS
 from beads_workers.core.text import counted, in_one_line, printable, some
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
-from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS, duration
+from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS, clock, duration, moment
 
 # --- start again ---------------------------------------------------------------------------------
 
@@ -74,18 +72,7 @@ def line(entry: Entry) -> str | None:
     text = _text(entry.record)
     if text is None:
         return None
-    return f"{_clock(int(entry.at))} {text}"
-
-
-def moment(at: float) -> str:
-    """Return the local date and time, without seconds."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-
-
-@lru_cache(maxsize=1)
-def _clock(second: int) -> str:
-    # Cached, because thousands of lines may be in one second.
-    return time.strftime("%H:%M:%S", time.localtime(second))
+    return f"{clock(entry.at)} {text}"
 
 
 def _text(record: rec.Record) -> str | None:
@@ -138,7 +125,7 @@ def _about_run(record: rec.Record) -> str | None:
             return f"     {printable(what)}: all is well again"
         case rec.RunChanged("waiting", _, until):
             now = "'beads-workers resume' begins now"
-            return f"     fleet is waiting until {moment(until)} ({now})"
+            return f"     fleet is waiting until {moment(until, seconds=False)} ({now})"
         case rec.RunChanged(state, reason) if state != "ended":
             why = NOTHING_MORE if reason == "idle_timeout" else END_REASONS.get(reason, reason)
             return f"     fleet is {state}" + (f" ({why})" if reason else "")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-import time
 from collections.abc import Iterable, Iterator
 from heapq import nlargest
 
@@ -19,11 +18,11 @@ from beads_workers.core.landing import AWAITS
 from beads_workers.core.receipts import SHA_CHARS
 from beads_workers.core.text import columns, counted, printable
 from beads_workers.ui import bindings, viewer
-from beads_workers.ui.agents import clock, used
+from beads_workers.ui.agents import used
 from beads_workers.ui.attempt import actions, now
 from beads_workers.ui.lines import ended_text
-from beads_workers.ui.rows import CHOSEN, Row, duration, named, rule, whole_seconds
-from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS
+from beads_workers.ui.rows import CHOSEN, Row, named, rule
+from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS, clock, duration, elapsed
 
 # --- rows ----------------------------------------------------------------------------------------
 
@@ -44,6 +43,8 @@ WORKER_STYLES = {"busy": "", "idle": "muted", "starting": "time", "stopping": "a
 
 NARROW_COLUMNS = 72
 """Width below which rows have the essentials only: no counts, no seconds of a clock."""
+TOOK_COLUMNS = 11
+"""Width of the longest usual duration: ``23 h 59 min``."""
 
 
 def worker_row(
@@ -70,7 +71,9 @@ def worker_row(
         row.add(state, 10, WORKER_STYLES.get(state, ""))
         row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
     else:
-        row.add(whole_seconds(worker["elapsed_seconds"] + age), 8, "time", right=True).add("  ")
+        row.add(elapsed(worker["elapsed_seconds"] + age), TOOK_COLUMNS, "time", right=True).add(
+            "  "
+        )
         row.add(short_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
         if worker["agent"]:
             _agent_cells(row, worker, room, width)
@@ -148,7 +151,7 @@ def outcome_row(
     row.add(short_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
     if not narrow:
         row.add(outcome["worker_id"], 5, "muted")
-    row.add(duration(outcome["seconds"]), 8, "time", right=True).add("  ")
+    row.add(duration(outcome["seconds"]), TOOK_COLUMNS, "time", right=True).add("  ")
     if kind in ("finish", "land"):
         then = f"  {waits}" if waits else ""
         return row.fill(outcome["title"], leave=len(then)).add(then, style="time").text()
@@ -162,7 +165,7 @@ def outcome_row(
 def _clock(at: float, width: int) -> tuple[str, int]:
     """Return a time of day, and its columns with the gap behind it."""
     narrow = width < NARROW_COLUMNS
-    return time.strftime("%H:%M" if narrow else "%H:%M:%S", time.localtime(at)), 6 if narrow else 9
+    return clock(at, seconds=not narrow), 6 if narrow else 9
 
 
 def _mark(outcome: viewer.Fields, *, unicode: bool) -> tuple[str, str, str]:
@@ -337,7 +340,7 @@ def _landing_trouble(snapshot: viewer.Fields) -> str:
 
 def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:
     row = Row(width).add(f" gate {gate['lane'] + 1}", 9, "muted")
-    row.add(whole_seconds(gate["seconds"] + age), 8, "time", right=True).add("  ")
+    row.add(elapsed(gate["seconds"] + age), TOOK_COLUMNS, "time", right=True).add("  ")
     issues = gate["issues"]
     if not issues:
         return row.fill("the branch as it is", "muted").text()
@@ -593,15 +596,18 @@ def _facts(
     """Return a row with duration, wall clock, agent, activity, cost and changes."""
     fields, row = shown.row, Row(width)
     if shown.running:
-        row.add(whole_seconds(fields["elapsed_seconds"] + age), 8, "time", right=True)
+        row.add(elapsed(fields["elapsed_seconds"] + age), TOOK_COLUMNS, "time", right=True)
         if (now := viewer.wall_clock(snapshot, 0.0)) is not None and width >= NARROW_COLUMNS:
-            row.add(f" since {clock(now - fields['elapsed_seconds'], now)}", style="muted")
+            row.add(
+                f" since {clock(now - fields['elapsed_seconds'], now, seconds=False)}",
+                style="muted",
+            )
         row.add("  ")
     elif shown.worker_id:
         mark, style, kind = _mark(fields, unicode=look.unicode)
         row.add(" ").add(mark, 2, f"{style}.strong").add(duration(fields["seconds"]), style="time")
         if width >= NARROW_COLUMNS:
-            row.add(f" to {clock(fields['at'], fields['at'])}", style="muted")
+            row.add(f" to {clock(fields['at'], seconds=False)}", style="muted")
         row.add("  ")
         if kind not in ("finish", "land"):
             again = look.in_attempt and look.view is not None and look.view.step(1) is not None

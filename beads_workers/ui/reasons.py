@@ -18,7 +18,7 @@ from beads_workers.core.model import Filters, IssueId, value
 from beads_workers.core.ready import HOLDS_NOTHING, NO_WORK
 from beads_workers.core.source import Seen, brought
 from beads_workers.core.text import counted
-from beads_workers.ui.words import FATE_WORDS
+from beads_workers.ui.words import FATE_WORDS, duration
 
 
 class Cause(Enum):
@@ -104,14 +104,7 @@ class Picture:
 
     def at(self, seconds: float) -> str:
         """Return a time so many seconds from now: ``14:03:20, in 95 s``."""
-        return f"{self.clock(self.now + seconds)}, in {span(seconds)}"
-
-
-def span(seconds: float) -> str:
-    """Return a duration for people: ``95 s``, ``12 min``, ``3.5 h``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+        return f"{self.clock(self.now + seconds)}, in {duration(round(seconds))}"
 
 
 def epoch(text: str) -> float | None:
@@ -146,7 +139,7 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
     attempt += f" by {facts.by}" if facts.by else ""
     match facts.in_flight:
         case "running":
-            took = span(facts.running_seconds or 0.0)
+            took = duration(facts.running_seconds or 0.0)
             text = f"it runs now: {facts.worker_id} has had it for {took}, {attempt}"
             remedy = f"follow it with 'beads-workers logs {facts.worker_id} -f'"
             return [Reason(Cause.RUNNING, text, remedy)]
@@ -180,7 +173,7 @@ def _waiting_to_land(facts: IssueFacts, picture: Picture) -> Reason:
     behind = f" behind {', '.join(facts.behind[:BEHIND_NAMED])}" if facts.behind else ""
     behind += f" and {more} more" if (more := len(facts.behind) - BEHIND_NAMED) > 0 else ""
     gate = facts.gate_seconds
-    runs = f"; verify has run for {span(gate)}" if gate is not None else ""
+    runs = f"; verify has run for {duration(gate)}" if gate is not None else ""
     text = f"its work is done, and waits to land{behind}{runs}"
     if facts.no_verdict:
         text = f"its work is done, and its gate had no verdict so far: {facts.no_verdict}{runs}"
@@ -259,7 +252,8 @@ def of_the_fleet(picture: Picture) -> list[Reason]:
         found = [Reason(Cause.STOPPING, text, "'beads-workers start' when it has ended")]
     if (trouble := facts.trouble) is not None:
         tried = f"{trouble.failures} times in a row" if trouble.failures > 1 else "once"
-        text = f"the tracker has failed {tried}, for {span(trouble.since_seconds)}: {trouble.error}"
+        since = duration(round(trouble.since_seconds))
+        text = f"the tracker has failed {tried}, for {since}: {trouble.error}"
         remedy = f"it is asked again at {picture.at(trouble.again_seconds)}"
         if trouble.hint:
             remedy += f"; {trouble.hint}"

@@ -125,35 +125,6 @@ HEIGHTS = "▁▂▃▄▅▆▇█"
 HEIGHTS_ASCII = "_.:-=+*#"
 
 
-def duration(seconds: float) -> str:
-    """Return at most eight columns: ``0.4 s``, ``12 s``, ``1:23``, ``1:02:03``, ``3d 4h``."""
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}:{rest:02d}"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 100:
-        return f"{hours}:{minutes:02d}:{rest:02d}"
-    days, hours = divmod(hours, 24)
-    return f"{days}d {hours}h" if days < 100 else f"{days} d"
-
-
-def fine(seconds: float) -> str:
-    """Return a short duration: ``4 ms``, ``0.41 s``, then as ``duration``."""
-    if seconds >= 10:
-        return duration(seconds)
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.0f} ms"
-
-
-def whole_seconds(seconds: float) -> str:
-    """Return a duration for a running clock, without tenths, which would flicker."""
-    return duration(seconds) if seconds >= 10 else f"{int(max(0.0, seconds))} s"
-
-
 def bar(share: float, width: int, *, unicode: bool = True) -> str:
     """Return a bar of ``width`` columns, filled for ``share`` of 0 to 1."""
     share = min(max(share, 0.0), 1.0)

@@ -76,17 +76,23 @@
   };
 
   // --- figures ---------------------------------------------------------------------------------
-  const two = (n) => String(n).padStart(2, "0");
-  const clock = (seconds) => {
-    const whole = Math.max(0, Math.floor(seconds));
-    const [h, m, s] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
-    return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+  // As words.duration: two units in prose.
+  const duration = (seconds) => {
+    const whole = Math.round(Math.max(0, seconds));
+    const units = (large, name, small, of) => {
+      const rest = Math.floor((whole % large) / small);
+      return `${Math.floor(whole / large)} ${name}${rest ? ` ${rest} ${of}` : ""}`;
+    };
+    if (seconds < 0.0995) return seconds >= 0.0005 ? `${Math.round(1000 * seconds)} ms` : "0 s";
+    if (seconds < 9.95) return `${seconds.toFixed(1).replace(/\.0$/, "")} s`;
+    if (whole < 60) return `${whole} s`;
+    if (whole < 3600) return units(60, "min", 1, "s");
+    return whole < 86400 ? units(3600, "h", 60, "min") : units(86400, "d", 3600, "h");
   };
+  const running = (seconds) => duration(Math.floor(Math.max(0, seconds)));
   // The time of day of a moment of the run; seconds only if they matter.
-  const wall = (seconds, exact = true) => (beganAt === null ? clock(seconds)
+  const wall = (seconds, exact = true) => (beganAt === null ? running(seconds)
     : new Date(beganAt + 1000 * seconds).toLocaleTimeString("en-GB", exact ? {} : { hour: "2-digit", minute: "2-digit" }));
-  const took = (seconds) => (seconds < 10 ? `${Math.max(0, seconds).toFixed(1)} s` : seconds < 60 ? `${Math.round(seconds)} s` : clock(seconds));
-  const running = (seconds) => (seconds < 60 ? `${Math.floor(Math.max(0, seconds))} s` : clock(seconds));
   const roughly = (seconds) => seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
   const count = (n) => n.toLocaleString("en");
   const counted = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
@@ -188,7 +194,7 @@
     if (!shot) return;
     set(byId("project"), project());
     const since = beganAt === null ? "" : `, since ${moment(beganAt)}`;
-    set(byId("facts"), `${ends() ? `${ends()} · ` : ""}${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${clock(shot.uptime_seconds + age())}${since}`);
+    set(byId("facts"), `${ends() ? `${ends()} · ` : ""}${safe(shot.source)} · ${counted(shot.workers.length, "worker")} · ${running(shot.uptime_seconds + age())}${since}`);
     set(byId("run"), `run ${safe(shot.run_id)}`);
     drawTitle({ ...shot, fleet: fleet.state });
     const on = hello.control && isLive();
@@ -445,7 +451,7 @@
     const key = (end) => `${end.at} ${end.issue_id} ${end.attempt}`;
     keyed(byId("ended"), [...shot.outcomes].reverse(), key, (end) => el("li", "", swatch(outcomeOf(end)),
       opener(() => pinEnd(end), el("span", "what", foreign(end.issue_id, "code"), " ", foreign(end.title))),
-      el("span", "clock", `${timeOf(end.at)}, ${safe(end.worker_id)}, ${took(end.seconds)}`), foreign(end.became, "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
+      el("span", "clock", `${timeOf(end.at)}, ${safe(end.worker_id)}, ${duration(end.seconds)}`), foreign(end.became, "span", FAULTS.has(end.outcome) ? "why bad" : "why")));
     if (!shot.outcomes.length) keyed(byId("ended"), [0], String, () => el("li", "none", el("span"), el("span", "", "nothing has ended yet")));
   };
 
@@ -643,7 +649,7 @@
       return;
     }
     const [worker, issue, title, number, began, ended, outcome] = attempt;
-    byId("detail").replaceChildren(foreign(issue, "code"), " ", foreign(title), ` · attempt ${number} on ${safe(worker)}, ${WORDS[outcome]}, began ${wall(began)}, ${took(ended - began)} `,
+    byId("detail").replaceChildren(foreign(issue, "code"), " ", foreign(title), ` · attempt ${number} on ${safe(worker)}, ${WORDS[outcome]}, began ${wall(began)}, ${duration(ended - began)} `,
       opener(() => pinBar(attempt), "Open"));
   };
   const barAt = (event) => event.target.closest?.("rect.bar") ?? null;

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from beads_workers.core.facts import IssueFacts
@@ -30,9 +29,8 @@ from beads_workers.ui.reasons import (
     its_turn,
     of_the_fleet,
     remembered,
-    span,
 )
-from beads_workers.ui.words import FATE_WORDS
+from beads_workers.ui.words import FATE_WORDS, duration
 
 OF_THE_FLEET = (
     Cause.NO_FLEET,
@@ -324,7 +322,7 @@ def _coming(first: dict[str, Reason], picture: Picture) -> Iterator[Coming]:
 
 def when(coming: Coming, picture: Picture) -> str:
     """Return ``14:03:20, in 95 s``."""
-    return f"{picture.clock(coming.at)}, in {span(max(0.0, coming.at - picture.now))}"
+    return f"{picture.clock(coming.at)}, in {duration(max(0.0, coming.at - picture.now))}"
 
 
 # --- why -----------------------------------------------------------------------------------------
@@ -360,13 +358,6 @@ GROUPS = {
     Cause.DUE: "ready",
 }
 """Names of groups of issues; ``ready`` has all issues that wait for the fleet."""
-
-
-def clock_at(at: float, now: float) -> str:
-    """Return ``14:03:20`` in local time, with the date if it is another day or far away."""
-    there = time.localtime(at)
-    near = abs(at - now) < DAY_SECONDS and there.tm_yday == time.localtime(now).tm_yday
-    return time.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M:%S", there)
 
 
 def issue_lines(

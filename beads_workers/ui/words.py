@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import calendar
+import math
 import re
 import time
 from enum import Enum
+from functools import lru_cache
 
 # --- states --------------------------------------------------------------------------------------
 
@@ -104,6 +106,8 @@ ORDER_NAMES = ("priority", "time", "id", "title")
 
 # --- times ---------------------------------------------------------------------------------------
 
+HALF_DAY_SECONDS = 12 * 3600.0
+
 
 def duration(seconds: float) -> str:
     """Return two units in prose: ``40 ms``, ``2.4 s``, ``3 min 20 s``, ``7 h 5 min``, ``2 d``."""
@@ -126,14 +130,29 @@ def _two(total: int, large: int, name: str, small: int, rest_name: str) -> str:
     return f"{count} {name} {rest // small} {rest_name}" if rest // small else f"{count} {name}"
 
 
-def moment(at: float) -> str:
+def elapsed(seconds: float) -> str:
+    """Return the duration of what still runs, without tenths, which would flicker."""
+    return duration(int(max(0.0, seconds)))
+
+
+@lru_cache(maxsize=64)
+def _written(second: int, *, date: bool, seconds: bool) -> str:
+    # Cached, because thousands of lines may be in one second.
+    form = ("%Y-%m-%d " if date else "") + ("%H:%M:%S" if seconds else "%H:%M")
+    return time.strftime(form, time.localtime(second))
+
+
+def clock(at: float, now: float | None = None, *, seconds: bool = True) -> str:
+    """Return the local time of day of epoch seconds; with the date if ``now`` is another day."""
+    date = False
+    if now is not None and abs(at - now) >= HALF_DAY_SECONDS:
+        date = time.localtime(at)[:3] != time.localtime(now)[:3]
+    return _written(math.floor(at), date=date, seconds=seconds)
+
+
+def moment(at: float, *, seconds: bool = True) -> str:
     """Return local date and time of epoch seconds."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
-def clock(at: float) -> str:
-    """Return the local time of day of epoch seconds."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
+    return _written(math.floor(at), date=True, seconds=seconds)
 
 
 def began_at(run_id: str | None) -> float | None:

@@ -62,7 +62,7 @@ class Change:
 
 CHANGES: Mapping[str, Change] = {
     "pointer moved": Change("git -C libs/lib checkout -q origin/two", lands=True),
-    "commit nowhere": Change("cd libs/lib; echo v3 >lib.txt; git commit -qam \"v3 of $$\""),
+    "commit nowhere": Change('cd libs/lib; echo v3 >lib.txt; git commit -qam "v3 of $$"'),
     "uncommitted": Change("echo v2 >libs/lib/lib.txt"),
     "new file": Change("echo new >libs/lib/new.txt"),
     "ignore = dirty": Change(

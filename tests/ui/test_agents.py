@@ -49,15 +49,6 @@ def test_what_nobody_knows_is_left_out() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(-5, "0 s"), (40, "40 s"), (119, "119 s"), (120, "2 min"), (2460, "41 min"), (7200, "2 h"),
-     (12_000, "3 h 20 min"), (180_000, "2 d 2 h")],
-)  # fmt: skip
-def test_the_rest_of_a_wait(seconds: float, said: str) -> None:
-    assert agents.rest(seconds) == said
-
-
 def test_a_budget_stands_beside_what_it_counts() -> None:
     money = after(*agents_at_work())["money"]
     assert agents.spent(money) == "$0.41 of $20, 12.3k tok"

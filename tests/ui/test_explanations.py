@@ -12,7 +12,7 @@ from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTro
 from beads_workers.core.model import Filters, IssueId
 from beads_workers.core.plain import from_plain
 from beads_workers.core.source import Seen
-from beads_workers.ui.reasons import Cause, Picture, epoch, span
+from beads_workers.ui.reasons import Cause, Picture, epoch
 from beads_workers.ui.why import explain, headline
 
 NOW = 1_700_000_000.0
@@ -65,7 +65,7 @@ def known(**fields: Any) -> Facts:
         ({"status": "in_progress", "assignee": US}, Cause.IN_PROGRESS, "by this fleet just now"),
         ({"status": "in_progress", "assignee": THEM}, Cause.IN_PROGRESS, "host/run-0"),
         ({"assignee": "bob"}, Cause.ASSIGNED, "assigned to bob"),
-        ({"deferred_until": LATER}, Cause.DEFERRED, "deferred until T+2800, in 47 min"),
+        ({"deferred_until": LATER}, Cause.DEFERRED, "deferred until T+2800, in 46 min 40 s"),
         ({"status": "deferred"}, Cause.DEFERRED, "deferred"),
         ({"status": "blocked"}, Cause.STATUS, "its status is blocked"),
         ({"issue_type": "epic"}, Cause.FILTERED, "it is an epic: it holds the work of others"),
@@ -187,7 +187,7 @@ def test_a_filter_that_lets_it_through_is_no_reason() -> None:
         (
             {"standing": "cooling", "again_seconds": 90.0, "attempt": 2, "error": "boom"},
             Cause.COOLING,
-            "cooling down until T+90, in 90 s: then attempt 2 of 3; last error: boom",
+            "cooling down until T+90, in 1 min 30 s: then attempt 2 of 3; last error: boom",
         ),
     ],
 )
@@ -214,7 +214,7 @@ def test_what_the_scheduler_knows_is_said(fields: dict[str, Any], cause: Cause, 
         (
             replace(RUNNING, trouble=TrackerTrouble("locked", "wait", 4, 61.0, 8.0)),
             Cause.TRACKER,
-            "has failed 4 times in a row, for 61 s: locked",
+            "has failed 4 times in a row, for 1 min 1 s: locked",
         ),
         (RUNNING, Cause.DUE, "it can be taken: the tracker is asked again at T+4, in 4 s"),
     ],
@@ -288,13 +288,6 @@ def test_a_claim_of_our_own_ended_run_is_requeued_by_the_next_start() -> None:
 )
 def test_a_trackers_time_is_read_or_is_none(text: str, seconds: float | None) -> None:
     assert epoch(text) == seconds
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (119, "119 s"), (180, "3 min"), (9000, "2.5 h")]
-)
-def test_a_span_is_said_in_the_unit_that_people_use(seconds: float, text: str) -> None:
-    assert span(seconds) == text
 
 
 LIMITED = AccountFacts("claude", "limited", "5-hour limit", "", "", 2460.0, 2490.0)
