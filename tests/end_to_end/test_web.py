@@ -185,9 +185,9 @@ def test_a_bar_says_what_it_stands_for_and_the_span_can_be_chosen(
     page.until(f"{bars} === 9 + 4")
     page.click("#timeline rect.o-error")
     told = page.value("document.getElementById('detail').textContent")
-    assert told.startswith("e-0 ") and "attempt 1 on W1, failed, began 0:00, 0.8 s" in told
+    assert told.startswith("e-0 ") and "attempt 1 on W1, failed, began 0 s, 0.8 s" in told
     page.click("[name=span][value='60']")
-    page.until("[...document.querySelectorAll('.tick text')].at(-1).textContent === '1:00'")
+    page.until("[...document.querySelectorAll('.tick text')].at(-1).textContent === '1 min'")
     page.close()
 
 
