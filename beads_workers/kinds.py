@@ -12,10 +12,10 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
-from beads_workers.core import limits
-from beads_workers.core.model import value
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Source, SourceError
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Source, SourceError
 
 
 @value

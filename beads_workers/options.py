@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from beads_workers import registry
-from beads_workers.core import commit_form, limits
-from beads_workers.core.budget import Budget, read_budget
-from beads_workers.core.hours import read_moment
-from beads_workers.core.model import Filters, is_module_name, value
-from beads_workers.core.option import (
+from beads_workers.core.base import commit_form, limits
+from beads_workers.core.base.budget import Budget, read_budget
+from beads_workers.core.base.model import Filters, is_module_name, value
+from beads_workers.core.base.option import (
     AGENTS,
     ATTEMPTS,
     BOOLEAN,
@@ -41,8 +40,8 @@ from beads_workers.core.option import (
     option,
     whole,
 )
-from beads_workers.core.policy import Policy
-from beads_workers.core.settings import (
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.settings import (
     EndRules,
     LandingRules,
     ProbePace,
@@ -51,7 +50,8 @@ from beads_workers.core.settings import (
     Work,
     WorktreeRules,
 )
-from beads_workers.core.times import parse_duration
+from beads_workers.core.base.times import parse_duration
+from beads_workers.core.schedule.hours import read_moment
 
 T = TypeVar("T")
 
@@ -292,7 +292,7 @@ KINDS: Mapping[str, Callable[..., ValueKind[Any]]] = {
     "co-author": lambda: ValueKind(commit_form.read_co_author),
     "trust": lambda: ValueKind(_trust, metavar="[agent=no]", names=(TRUST_ALL, TRUST_NO_AGENT)),
 }
-"""Makers of the kinds, by the names that ``core.option`` uses."""
+"""Makers of the kinds, by the names that ``core.base.option`` uses."""
 
 # --- the table --------------------------------------------------------------------------------
 
@@ -650,7 +650,7 @@ for _name, _each in KEYS.items():
 
 @dataclass(frozen=True, slots=True)
 class AgentTable:
-    """``[agents.NAME]``: how an agent is called; see ``core.settings.Agent``."""
+    """``[agents.NAME]``: how an agent is called; see ``core.base.settings.Agent``."""
 
     # The whole command; with an ``adapter``, only the program.
     argv: tuple[str, ...] = ()

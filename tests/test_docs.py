@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from beads_workers.conformance.requirements import ORCHESTRATOR, WORKER
-from beads_workers.core import wire
-from beads_workers.core.limits import LINE_BYTES_MAX
-from beads_workers.core.model import IssueId
+from beads_workers.core.base import wire
+from beads_workers.core.base.limits import LINE_BYTES_MAX
+from beads_workers.core.base.model import IssueId
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -165,7 +165,7 @@ def test_a_script_that_fails_in_the_middle_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "document"),
     [
-        ("beads_workers.core.states", "docs/STATES.md"),
+        ("beads_workers.core.base.states", "docs/STATES.md"),
         ("beads_workers.checks", "docs/CONDITIONS.md"),
     ],
 )

@@ -13,9 +13,9 @@ from beads_workers.agents.prompt import PLACEHOLDERS
 from beads_workers.attempts.hook import NEVER, REFUSED
 from beads_workers.attempts.process import AFTER_RESULT_SECONDS
 from beads_workers.cli.config import read_text
-from beads_workers.core import limits
-from beads_workers.core.agent_work import AGENT_LABEL, MODEL_LABEL
-from beads_workers.core.receipts import AccountTrouble
+from beads_workers.core.base import limits
+from beads_workers.core.records.receipts import AccountTrouble
+from beads_workers.core.schedule.agent_work import AGENT_LABEL, MODEL_LABEL
 from beads_workers.executors.command import NO_CHANGE_LABEL
 from beads_workers.options import KEYS, AgentTable
 from beads_workers.trackers.issue import TIMEOUT_LABEL

@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -81,6 +81,16 @@ IMPURE = frozenset({
 })
 # fmt: on
 """No socket, file, process, clock or randomness in the pure parts: they are told."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "base": (),
+    "records": ("base",),
+    "views": ("base", "records"),
+    "schedule": ("base", "records"),
+    "workers": ("base", "records", "schedule"),
+}
+"""The groups of the core, and the groups that each may import. The modules beside them, which put
+the parts together and answer people, may import them all."""
 
 IMPURE_CALLS = frozenset({"open", "input", "print", "exec", "eval", "compile", "__import__"})
 IMPURE_NAMES = frozenset({"datetime.now", "datetime.utcnow", "datetime.today", "date.today"})
@@ -156,6 +166,10 @@ def layer_faults(path: Path, module: ast.AST) -> list[str]:
         stranger = pieces[1] == "integrations" == room and pieces[2:3] not in ([], list(own))
         if pieces[1] not in allowed or stranger:
             faults.append(f"{line}: {room} may not import {name}")
+        group = own[0] if room == pieces[1] == "core" else ""
+        known = (group, *GROUPS.get(group, ()))
+        if group in GROUPS and (pieces[2:] and pieces[2] not in known):
+            faults.append(f"{line}: the group {group} of the core may not import {name}")
     return faults
 
 
@@ -373,7 +387,20 @@ def planted(source: str) -> ast.Module:
     ],
 )
 def test_the_layer_checker_catches_a_forbidden_import(source: str) -> None:
-    assert layer_faults(PACKAGE / "core/limits.py", planted(source))
+    assert layer_faults(PACKAGE / "core/base/limits.py", planted(source))
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        ("base", "records.journal"), ("records", "views.status"), ("schedule", "workers.sender"),
+        ("views", "schedule.claims"), ("workers", "orchestrator"),
+    ],
+)  # fmt: skip
+def test_the_layer_checker_catches_an_import_from_a_later_group(group: str, name: str) -> None:
+    source = f"from beads_workers.core.{name} import something"
+    assert layer_faults(PACKAGE / "core" / group / "x.py", planted(source))
+    assert not layer_faults(PACKAGE / "core" / "orchestrator.py", planted(source))
 
 
 @pytest.mark.parametrize(
@@ -423,7 +450,7 @@ def test_the_except_checker_catches_a_broad_handler(handler: str) -> None:
 
 def test_the_length_checker_catches_a_long_function() -> None:
     source = "def f():\n" + "    x = 1\n" * FUNCTION_LINES_MAX
-    assert long_functions(PACKAGE / "core/limits.py", planted(source)) == ["f: 61 lines"]
+    assert long_functions(PACKAGE / "core/base/limits.py", planted(source)) == ["f: 61 lines"]
 
 
 def test_the_checker_of_comments_catches_what_is_left_for_later() -> None:

@@ -32,8 +32,8 @@ from beads_workers.agents.events import (
 from beads_workers.agents.lines import Parser
 from beads_workers.agents.totals import Totals
 from beads_workers.agents.verdict import WINDOWS, RunEnding, Verdict, judge
-from beads_workers.core.model import value
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import printable
 
 ARGUMENT_BYTES_MAX = 120_000
 """Limit of a prompt that is an argument, in bytes: the kernel takes 128 KiB (MAX_ARG_STRLEN)."""

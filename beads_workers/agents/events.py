@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 TEXT_CHARS_MAX = 64 << 10
 """Limit of one text of an agent: people read an answer, and it is sent as a result."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from beads_workers.agents import events
 from beads_workers.agents.totals import Increments, Totals
-from beads_workers.core import framing, limits
+from beads_workers.core.base import framing, limits
 
 LINE_BYTES_MAX = 4 << 20
 """Limit of a line, in bytes. The output of a tool is in one line, images too; the end of a run is

@@ -23,7 +23,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 
 @value

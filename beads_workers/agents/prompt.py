@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from beads_workers.core.model import value
-from beads_workers.core.ready import HOLDING
-from beads_workers.core.text import counted, printable, some
+from beads_workers.core.base.model import value
+from beads_workers.core.base.ready import HOLDING
+from beads_workers.core.base.text import counted, printable, some
 
 TEMPLATE = """\
 You are working on one issue of this project, in the current folder, without a person to ask.

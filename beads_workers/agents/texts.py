@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 
 from beads_workers.agents.events import Kind
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 RESET_SECONDS_MAX = 40 * 86_400.0
 """Longest time to a reset, in seconds. No limit is longer than a month: a later reset was misread,

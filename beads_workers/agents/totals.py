@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from beads_workers.agents.events import MODELS_MAX, Prices, Usage, price_of
-from beads_workers.core.framing import as_integer, as_number
-from beads_workers.core.model import value
+from beads_workers.core.base.framing import as_integer, as_number
+from beads_workers.core.base.model import value
 
 MESSAGES_MAX = 1000
 """Number of answers that are remembered by id: a repetition comes within a few lines."""

@@ -12,7 +12,7 @@ from datetime import UTC, tzinfo
 
 from beads_workers.agents.events import Kind, RunFailure, Tally
 from beads_workers.agents.texts import RESET_SECONDS_MAX, recognise, reset, sentence
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 
 @value

@@ -16,8 +16,8 @@ from beads_workers.agents.totals import Totals, from_object
 from beads_workers.agents.verdict import RunEnding, Verdict
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks, EndedBy, Hearing, ProcessEnd, run_agent
-from beads_workers.core.assignment import AgentSpec
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.assignment import AgentSpec
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.runtime.usage_file import SessionFile, UsageFile, prices_of
 
 PROGRESS_SECONDS = 1.0

@@ -1,7 +1,8 @@
 """The DELIVER step: turns what a command left in its worktree into a branch that can land.
 
 Run by ``python -m`` in the worktree, with the preparation on stdin. Uncommitted changes are
-committed. The answer is that of an attempt (``core.assignment``), with the branch in its receipt.
+committed. The answer is that of an attempt (``core.records.assignment``), with the branch in its
+receipt.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from pathlib import Path
 
 from beads_workers.attempts.git_calls import Misplaced
 from beads_workers.attempts.work import CannotCommit, Workplace
-from beads_workers.core.assignment import AttemptAnswer, not_kept, to_fields
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.records.assignment import AttemptAnswer, not_kept, to_fields
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import GitError, GitNoAnswer
 

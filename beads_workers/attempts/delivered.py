@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beads_workers.core.assignment import Assignment
+from beads_workers.core.records.assignment import Assignment
 
 if TYPE_CHECKING:
-    from beads_workers.core.journal import Finished
+    from beads_workers.core.records.journal import Finished
 
 RUNS_MAX = 20
 """Number of last runs that are searched."""
@@ -46,7 +46,7 @@ def _ends(runs: Path, wanted: set[str]) -> dict[str, Finished]:
 def _in_run(paths: Iterable[Path], wanted: set[str]) -> dict[str, Finished]:
     """Return the last successes of a run, by issue; an issue whose last end is no success is left
     out."""
-    from beads_workers.core.journal import Finished
+    from beads_workers.core.records.journal import Finished
     from beads_workers.runtime.journal_file import entry_of
 
     # Nearly every line is about another issue: only lines with a wanted id are decoded.

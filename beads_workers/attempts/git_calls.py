@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.worktrees import git
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from beads_workers.core.redaction import masked, secret_parts
+from beads_workers.core.base.redaction import masked, secret_parts
 
 SECRET_CHARS_MIN = 8
 LINE_BYTES_MAX = 64 << 10

@@ -16,8 +16,8 @@ from beads_workers.attempts.conflicts import CONFLICTS
 from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.nested import add_hidden
 from beads_workers.attempts.refs import moved_by_lander, refs_now
-from beads_workers.core.landing import FILES_NAMED
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
+from beads_workers.core.records.landing import FILES_NAMED
 from beads_workers.worktrees.git import (
     BRANCHES,
     FALLBACK_IDENTITY,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.runtime import sessions
 from beads_workers.runtime.processes import spawn_found
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from beads_workers.agents.adapter import load
 from beads_workers.agents.prompt import TEMPLATE, Delivered, Lessons, block, of_issue, render
-from beads_workers.core.assignment import Assignment
-from beads_workers.core.landing import Mend
-from beads_workers.core.receipts import close_reason
-from beads_workers.core.source import answers, read_replies
+from beads_workers.core.base.source import answers, read_replies
+from beads_workers.core.records.assignment import Assignment
+from beads_workers.core.records.landing import Mend
+from beads_workers.core.records.receipts import close_reason
 
 if TYPE_CHECKING:
-    from beads_workers.core.journal import Finished
+    from beads_workers.core.records.journal import Finished
 
 
 def first_prompt(

@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 
 from beads_workers.agents.prompt import block, of_issue, render
-from beads_workers.core.assignment import Assignment
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
+from beads_workers.core.records.assignment import Assignment
 
 DIFF_CHARS_MAX = 200_000
 OBJECTS_TRIED_MAX = 5000

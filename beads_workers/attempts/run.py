@@ -35,11 +35,12 @@ from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import AgentNotStarted, Clocks, Hearing, run_agent
 from beads_workers.attempts.prompts import first_prompt, mend_prompt, told_since
 from beads_workers.attempts.work import BrokenWorktree, CannotCommit, Changes, Workplace
-from beads_workers.core import assignment, limits
-from beads_workers.core.landing import Mend
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.core.text import some
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.text import some
+from beads_workers.core.records import assignment
+from beads_workers.core.records.landing import Mend
+from beads_workers.core.records.receipts import Receipt, Tokens
 from beads_workers.runtime import sessions
 from beads_workers.runtime.usage_file import UsageFile
 from beads_workers.worktrees.git import GitError, GitNoAnswer
@@ -315,7 +316,7 @@ class AgentAttempt:
             self._take_back_from_verify()
         if self._verified:
             return ""
-        from beads_workers.core.worker import reason  # Most work passes.
+        from beads_workers.core.workers.worker import reason  # Most work passes.
 
         last = reason("\n".join(lines)) or f"exit status {status}"
         output = "\n".join(lines)

@@ -30,11 +30,11 @@ from beads_workers.attempts.nested import (
 )
 from beads_workers.attempts.own_branch import BranchNow, DoesNotFit, OwnBranch, whole_tree
 from beads_workers.attempts.refs import moved, refs_at_first, refs_now
-from beads_workers.core import commit_form, limits
-from beads_workers.core.landing import FILES_NAMED
-from beads_workers.core.model import value
-from beads_workers.core.receipts import Receipt
-from beads_workers.core.text import some
+from beads_workers.core.base import commit_form, limits
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import some
+from beads_workers.core.records.landing import FILES_NAMED
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees import git, loose, movers, submodules
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING

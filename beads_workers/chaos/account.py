@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
-from beads_workers.core.source import Action, Result
+from beads_workers.core.base.source import Action, Result
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
 
 CHARGING = ("error", "timeout", "lost", "not_found", "retry")
 """Outcomes that may be charged; a ``retry`` only after many in a row."""

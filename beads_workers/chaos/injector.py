@@ -22,7 +22,7 @@ from beads_workers.chaos.account import ChaosAccount
 from beads_workers.chaos.plan import Blow, Target
 from beads_workers.chaos.workspace import ChaosWorkspace
 from beads_workers.cli.launch import Launch
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.base.settings import FleetSettings
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNFINISHED
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal

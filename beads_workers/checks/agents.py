@@ -22,9 +22,9 @@ from beads_workers.checks.named_agents import found_here
 from beads_workers.checks.probe import ask
 from beads_workers.checks.programs import program
 from beads_workers.checks.rules import Check, Grade, fail, ok, warn
-from beads_workers.core.model import value
-from beads_workers.core.settings import Agent
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import Agent
+from beads_workers.core.base.text import printable
 from beads_workers.worktrees.git import argv, environment
 
 ANSWER_SECONDS = 5.0

@@ -20,10 +20,10 @@ from select import POLLIN, poll
 from beads_workers.checks.beginning import Beginning, find_beginning
 from beads_workers.checks.plan import Progress
 from beads_workers.checks.rules import Check, Grade, misused, ok, warn
-from beads_workers.core.landing import LanderSettings
-from beads_workers.core.settings import FleetSettings, Landing, Worktrees
-from beads_workers.core.text import printable
-from beads_workers.core.worker import reason
+from beads_workers.core.base.settings import FleetSettings, Landing, Worktrees
+from beads_workers.core.base.text import printable
+from beads_workers.core.records.landing import LanderSettings
+from beads_workers.core.workers.worker import reason
 from beads_workers.landing.gate import (
     LOCK,
     NO_VERDICT,

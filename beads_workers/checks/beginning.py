@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.checks.rules import Check, fail
-from beads_workers.core.landing import FILES_NAMED
-from beads_workers.core.model import value
-from beads_workers.core.settings import Landing, Worktrees
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import Landing, Worktrees
+from beads_workers.core.base.text import printable
+from beads_workers.core.records.landing import FILES_NAMED
 from beads_workers.landing.train import Builder, Conflict, Follow, Objects, TrackerFiles
 from beads_workers.worktrees.git import git
 from beads_workers.worktrees.making import base_of

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 LINES_MAX = 3000
 """Number of lines of a file that are read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from beads_workers.checks.rules import Check, misused
-from beads_workers.core import limits
+from beads_workers.core.base import limits
 from beads_workers.kinds import SourceKind
 from beads_workers.options import Options
 from beads_workers.registry import kinds

@@ -14,7 +14,7 @@ from enum import Enum, IntEnum
 
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 Found = Iterable[Check] | Check | None
 Look = Callable[[FleetPlan], Found]

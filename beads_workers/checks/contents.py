@@ -10,8 +10,8 @@ from pathlib import Path
 
 from beads_workers.checks.probe import ask
 from beads_workers.checks.rules import Check, fail, warn
-from beads_workers.core.settings import Worktrees
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.settings import Worktrees
+from beads_workers.core.base.text import counted, printable
 from beads_workers.worktrees.git import (
     GITLINK,
     answers,

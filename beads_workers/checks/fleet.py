@@ -12,9 +12,9 @@ from beads_workers.checks.hours import hours_of
 from beads_workers.checks.named_agents import in_worktree
 from beads_workers.checks.project import TrackerChoice
 from beads_workers.checks.rules import Check, misused
-from beads_workers.core.budget import Budget, read_budget
-from beads_workers.core.model import COMMAND, FUNCTION
-from beads_workers.core.settings import (
+from beads_workers.core.base.budget import Budget, read_budget
+from beads_workers.core.base.model import COMMAND, FUNCTION
+from beads_workers.core.base.settings import (
     Agent,
     FleetSettings,
     Landing,

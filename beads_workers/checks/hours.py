@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from beads_workers.checks.rules import Check, misused
-from beads_workers.core.hours import moment
+from beads_workers.core.schedule.hours import moment
 from beads_workers.options import Options
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from beads_workers.checks.rules import Check, fail, misused
 from beads_workers.checks.worktrees import checked_out
-from beads_workers.core.settings import Landing, Worktrees
+from beads_workers.core.base.settings import Landing, Worktrees
 from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.options import Options
 from beads_workers.runtime.run_directory import RunDirectory

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from beads_workers.checks.machine import nearest
 from beads_workers.checks.rules import Check, fail, ok, warn
-from beads_workers.core.journal import decode
-from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.text import counted
+from beads_workers.core.base.text import counted
+from beads_workers.core.records.journal import decode
+from beads_workers.core.views.recovery import RecoveryState
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import segments

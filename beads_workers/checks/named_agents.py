@@ -17,8 +17,8 @@ from beads_workers.agents.adapter import Adapter, AgentRequest, load
 from beads_workers.agents.presets import PLAIN_PROMPT, PLAIN_PROMPT_IN_WORKTREE, find_agents
 from beads_workers.agents.prompt import check_template
 from beads_workers.checks.rules import Check, misused
-from beads_workers.core.agent_work import AGENT_LABEL, MODEL_LABEL
-from beads_workers.core.settings import Agent, StrongerTry
+from beads_workers.core.base.settings import Agent, StrongerTry
+from beads_workers.core.schedule.agent_work import AGENT_LABEL, MODEL_LABEL
 from beads_workers.options import AgentTable, Resolved, as_toml
 
 PLAIN = "plain"

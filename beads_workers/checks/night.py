@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.checks.rules import Check, fail
-from beads_workers.core.budget import Budget
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.text import counted
+from beads_workers.core.base.budget import Budget
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.base.text import counted
 from beads_workers.exits import EXIT_UNFINISHED
 from beads_workers.runtime.night import night_so_far, unread
 from beads_workers.runtime.run_directory import RunDirectory

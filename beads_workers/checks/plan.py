@@ -21,8 +21,8 @@ from beads_workers.checks.landing import find_landing
 from beads_workers.checks.named_agents import find_agent, find_fleet_agents
 from beads_workers.checks.project import TrackerChoice, commands_of_issues, find_tracker
 from beads_workers.checks.rules import Check, met, misused
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.settings import Agent, FleetSettings, Landing, Tracing, Work, Worktrees
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.base.settings import Agent, FleetSettings, Landing, Tracing, Work, Worktrees
 from beads_workers.kinds import Looked, SourceKind
 from beads_workers.options import TRUST_NO_AGENT, Options, Resolved
 from beads_workers.registry import kind_of, service

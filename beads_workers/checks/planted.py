@@ -19,8 +19,8 @@ from beads_workers.agents.planted import PLANTED, risky_part
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import met
 from beads_workers.checks.trust import is_own, store_of, trusted_lines
-from beads_workers.core.settings import Worktrees
-from beads_workers.core.text import printable
+from beads_workers.core.base.settings import Worktrees
+from beads_workers.core.base.text import printable
 from beads_workers.options import TRUST_NO_AGENT, RiskyLine
 from beads_workers.runtime.trust import in_repository
 from beads_workers.worktrees.git import GitError, contents, git

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 OUTPUT_BYTES_MAX = 1 << 20
 """Limit of the output: beyond it the program is killed, and the output so far is kept."""

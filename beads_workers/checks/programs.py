@@ -14,8 +14,8 @@ from pathlib import Path
 
 from beads_workers.checks.probe import ask
 from beads_workers.checks.rules import Check, Grade, misused, ok, warn
-from beads_workers.core.settings import NOTIFY_DESKTOP
-from beads_workers.core.text import printable
+from beads_workers.core.base.settings import NOTIFY_DESKTOP
+from beads_workers.core.base.text import printable
 from beads_workers.executors.command import NAMES, scripts, slips, spelt_for_scripts, unsafe_script
 
 SYNTAX_SECONDS = 5.0

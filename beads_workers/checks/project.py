@@ -13,10 +13,10 @@ from shutil import which
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.checks.rules import Check, Grade, fail, misused, warn
-from beads_workers.core.model import IssueId
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Damaged, SourceError
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Damaged, SourceError
+from beads_workers.core.base.text import printable
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.kinds import SourceKind
 from beads_workers.registry import kind_of, kinds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from beads_workers.checks.probe import ProbeResult, ask
 from beads_workers.checks.rules import Check, ok, warn
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.text import counted, printable
 from beads_workers.worktrees.git import argv, environment
 from beads_workers.worktrees.removal import OPERATIONS, parse_status
 

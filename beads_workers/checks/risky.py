@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers import registry
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.options import AgentTable, RiskyLine, as_toml
 
 TEXT_CHARS = 4000

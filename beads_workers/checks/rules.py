@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TypeVar
 
-from beads_workers.core import limits
-from beads_workers.core.model import value
-from beads_workers.core.text import counted, size
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import counted, size
 from beads_workers.exits import EXIT_ERROR, EXIT_USAGE
 from beads_workers.ui.words import duration
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from beads_workers.checks.base import base_commit, lander_settings
 from beads_workers.checks.plan import Progress
 from beads_workers.checks.rules import Check, misused, ok, warn
-from beads_workers.core.landing import LanderSettings
-from beads_workers.core.model import value
-from beads_workers.core.receipts import INDEPENDENT
-from beads_workers.core.settings import FleetSettings, Sight
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import FleetSettings, Sight
+from beads_workers.core.base.text import printable
+from beads_workers.core.records.landing import LanderSettings
+from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.landing.gate import VERDICTS, Verdicts
 from beads_workers.landing.repository import landing_folder
 from beads_workers.landing.sees.leads import find_leads

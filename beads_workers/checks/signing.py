@@ -8,7 +8,7 @@ from pathlib import Path
 
 from beads_workers.checks.probe import ProbeResult, ask
 from beads_workers.checks.rules import Check, fail, ok
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.worktrees.git import argv, complaint, environment, git, git_or_none, identity
 from beads_workers.worktrees.remote import NOBODY_ASKED
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from beads_workers.checks.project import cannot_open
 from beads_workers.checks.rules import Check, fail, ok, warn
-from beads_workers.core.model import Filters
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Calls, ClaimingSource, HeldElsewhere, SourceError
-from beads_workers.core.text import counted, printable, some
+from beads_workers.core.base.model import Filters
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Calls, ClaimingSource, HeldElsewhere, SourceError
+from beads_workers.core.base.text import counted, printable, some
 from beads_workers.kinds import Looked
 from beads_workers.runtime import sessions
 from beads_workers.runtime.abandoned import claims_of_runs

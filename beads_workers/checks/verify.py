@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.checks.ci import PART, Key, Suite, tests_of
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.landing.sees.leads import installed
 
 FILE_BYTES_MAX = 1 << 20

@@ -9,10 +9,10 @@ from pathlib import Path
 from shutil import which
 
 from beads_workers.checks.rules import Check, misused, warn
-from beads_workers.core.commit_form import own_trailers
-from beads_workers.core.model import value
-from beads_workers.core.settings import Work, Worktrees
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.commit_form import own_trailers
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import Work, Worktrees
+from beads_workers.core.base.text import counted, printable
 from beads_workers.options import Options
 from beads_workers.runtime.trust import Untrusted, check_place
 from beads_workers.worktrees.git import (

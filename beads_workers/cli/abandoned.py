@@ -11,9 +11,9 @@ from beads_workers.cli.asked_tracker import open_tracker
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.trust import refuse_hooks
 from beads_workers.cli.why import Scheduler
-from beads_workers.core.model import FLEETS, IssueId
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import (
+from beads_workers.core.base.model import FLEETS, IssueId
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import (
     Action,
     ClaimingSource,
     Result,
@@ -22,7 +22,7 @@ from beads_workers.core.source import (
     Settlement,
     SourceError,
 )
-from beads_workers.core.text import json_line, printable
+from beads_workers.core.base.text import json_line, printable
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.registry import kind_of
 from beads_workers.runtime.abandoned import RunClaims, claims_of_runs, give_back

@@ -18,7 +18,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given, valid
 from beads_workers.cli.waiting import Waiting, waiting
-from beads_workers.core.text import json_line, printable
+from beads_workers.core.base.text import json_line, printable
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN
 from beads_workers.runtime.locks import is_locked
 
@@ -121,8 +121,8 @@ def give(
     Once it is there, a fleet that starts, ends or reads it meanwhile goes on with it by itself.
     """
     from beads_workers.cli.source_listing import editable
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Action, Settlement
+    from beads_workers.core.base.model import IssueId
+    from beads_workers.core.base.source import Action, Settlement
 
     ids = [IssueId(row["issue_id"]) for row in rows]
     _wait_out_the_second(rows)

@@ -129,7 +129,7 @@ def _git_error() -> type[Exception]:
 
 
 def _printable(text: str) -> str:
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
 
     return printable(text)
 

@@ -15,7 +15,7 @@ import typer
 
 from beads_workers import __version__
 from beads_workers.cli.errors import CommandError
-from beads_workers.cli.layout import WIDTH_MAX, Group, GroupedCommands, LaidOut
+from beads_workers.cli.layout import WIDTH_MAX, CommandGroup, GroupedCommands, LaidOut
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.registry import COMMANDS, DECIDING, commands
 
@@ -43,7 +43,7 @@ def build(arguments: list[str]) -> typer.Typer:
 
                 each.cls = for_persons(each.cls)
         for group in app.registered_groups:
-            group.cls = Group
+            group.cls = CommandGroup
             for each in group.typer_instance.registered_commands if group.typer_instance else ():
                 each.cls = LaidOut
     elif called != "version":

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from beads_workers.cli.errors import CommandError
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import SourceError
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import SourceError
 from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
 from beads_workers.registry import kind_of
 from beads_workers.runtime.sources import open_source
 
 if TYPE_CHECKING:
-    from beads_workers.core.source import Source
+    from beads_workers.core.base.source import Source
     from beads_workers.options import Resolved
 
 

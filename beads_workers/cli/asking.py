@@ -2,7 +2,7 @@
 
 Each entry of ``registry.COMMANDS["cli.asking"]`` becomes a command here. It sends the request
 ``bw.NAME``, which is a file of ``core.requests``, or, as for ``pause`` and ``resume``, an event of
-``core.events`` (read by ``runtime.control_socket``).
+``core.schedule.events`` (read by ``runtime.control_socket``).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from beads_workers.cli.agent_logs import left_outputs
-from beads_workers.core.receipts import SHA_CHARS
+from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.executors.files import branch_part, log_file, output_file
 from beads_workers.ui.attempt import AttemptView, Fields, Pin, attempt_view, running, stamp
 
@@ -175,7 +175,7 @@ def save(path: str, log: Path | None, lines: Sequence[str]) -> str:
     ``log``: the file of a whole log, of which ``lines`` may be only the end.
     """
     from beads_workers.cli.logs import readable_lines
-    from beads_workers.core.text import counted, printable
+    from beads_workers.core.base.text import counted, printable
 
     count = 0
     try:
@@ -319,6 +319,6 @@ def _said(read: Callable[[], list[str]]) -> list[str]:
     try:
         return read()
     except Exception as error:  # Whatever it is: the view says so, and the dashboard goes on.
-        from beads_workers.core.text import printable
+        from beads_workers.core.base.text import printable
 
         return [printable(f"this cannot be shown: {error}", 300)]

@@ -10,7 +10,7 @@ from beads_workers.checks.rules import Check, Grade
 from beads_workers.checks.runner import start_checks
 from beads_workers.cli.preparation import refuse_failed
 from beads_workers.cli.trust import tell_refused
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 
 CLEAR_LINE = "\r\x1b[K"
 TEXT_CHARS = 400

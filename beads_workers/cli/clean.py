@@ -10,7 +10,7 @@ import typer
 
 from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.worktrees.removal import CleanupResult
 
 # --- worktree text -------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def clean(
 
     Never what is alive, pending, or holds work.
     """
-    from beads_workers.core.text import printable, size
+    from beads_workers.core.base.text import printable, size
     from beads_workers.landing.gate import clean_gates, clean_landing_folders, common_directory
     from beads_workers.runtime import live_page
     from beads_workers.runtime.retention import Keep, disposable, remove

@@ -328,7 +328,7 @@ def _refuse_untrusted(file: Path, state: str) -> None:
     """Refuse an untrusted ``state_dir``: it could lead commands to another project's fleet."""
     from beads_workers.checks.risky import SettingsFile
     from beads_workers.checks.trust import trusted_lines
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
     from beads_workers.options import KEYS
 
     lines = [each.line for each in SettingsFile({"state_dir": state}, {}, file).risky()]

@@ -46,7 +46,7 @@ def _completer(find: Callable[[typer.Context], Iterable[str]]) -> Completer:
 
 def _fitting(find: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
     """Return the words with this beginning; none if they are not available."""
-    from beads_workers.core.source import SourceError
+    from beads_workers.core.base.source import SourceError
 
     try:
         # Words of a tracker go into a command line: only those that need no quoting.
@@ -98,7 +98,7 @@ def _found(ctx: typer.Context, *, closed: bool) -> Iterator[str]:
 
 
 def _bd_issues(folder: Path, *, closed: bool) -> Iterator[str]:
-    from beads_workers.core.source import Calls
+    from beads_workers.core.base.source import Calls
     from beads_workers.trackers.bd.calls import BdCalls
     from beads_workers.trackers.bd.tracker import CLOSED, rows
 
@@ -114,7 +114,7 @@ def _quarantined(ctx: typer.Context) -> Iterator[str]:
 
 def _causes(ctx: typer.Context) -> Iterator[str]:
     """Yield one word of each cause, its longest that no other cause has: a shell takes no more."""
-    from beads_workers.core.causes import cause_of, is_of
+    from beads_workers.core.base.causes import cause_of, is_of
 
     causes = {cause_of(error, issue_id) for issue_id, error in _errors(ctx).items()}
     for cause in sorted(causes):
@@ -191,7 +191,7 @@ def _workers(ctx: typer.Context) -> Iterator[str]:
 
 def _begun(ctx: typer.Context) -> Iterator[tuple[str, str]]:
     """Yield worker and issue of each attempt of the last run, as far as time allows."""
-    from beads_workers.core.journal import Started
+    from beads_workers.core.records.journal import Started
     from beads_workers.runtime.journal_file import read_journal
 
     directory, until = _directory(ctx), time.monotonic() + ASK_SECONDS

@@ -22,7 +22,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.refusals import refusal
 from beads_workers.cli.start import CommandAfterDashes, command_of
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.text import counted, printable
 from beads_workers.exits import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE
 from beads_workers.options import FILE_NAME, Resolved, Typed, given
 
@@ -139,7 +139,7 @@ def doctor(
     It takes the options and the command of 'start'. Nothing is changed, claimed or paid for.
     """
     from beads_workers.checks.runner import all_checks
-    from beads_workers.core.text import json_line
+    from beads_workers.core.base.text import json_line
 
     plan = _plan(given({**options, "command": command_of(ctx)}))
     show = printer(sys.stdout, as_json=as_json)

@@ -18,15 +18,15 @@ from beads_workers.cli.asked_tracker import open_tracker
 from beads_workers.cli.checking import to_json
 from beads_workers.cli.preparation import shown_place
 from beads_workers.cli.shown_work import shown_command
-from beads_workers.core import limits
-from beads_workers.core.agent_work import agents_for
-from beads_workers.core.assignment import read_assignment
-from beads_workers.core.model import IssueId, Job, ListedIssue, value
-from beads_workers.core.plans import Plan
-from beads_workers.core.settings import NOTIFY_DESKTOP, FleetSettings, WorkerSettings
-from beads_workers.core.source import ReadableSource, Source
-from beads_workers.core.text import printable
-from beads_workers.core.wire import Task
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, Job, ListedIssue, value
+from beads_workers.core.base.plans import Plan
+from beads_workers.core.base.settings import NOTIFY_DESKTOP, FleetSettings, WorkerSettings
+from beads_workers.core.base.source import ReadableSource, Source
+from beads_workers.core.base.text import printable
+from beads_workers.core.base.wire import Task
+from beads_workers.core.records.assignment import read_assignment
+from beads_workers.core.schedule.agent_work import agents_for
 from beads_workers.executors.command import plan
 
 

@@ -1,7 +1,7 @@
 """Commands that change issues of any tracker: edit, comment, close, reopen, delete, dep.
 
 They write in the person's name (``cli/person``). An issue that a fleet holds may be written about,
-and is neither ended nor taken away: ``core.source.EditableSource``.
+and is neither ended nor taken away: ``core.base.source.EditableSource``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from beads_workers.cli.person import in_editor, text_given, valid
 from beads_workers.cli.source_listing import editable, unknown
 from beads_workers.cli.tracker import AFTER_DASHES, PRIORITY, DashedArguments, seconds, show
 from beads_workers.cli.tracker_folder import Json, warn
-from beads_workers.core.ready import BLOCKS
-from beads_workers.core.source import IssueEdit
-from beads_workers.core.text import json_line, printable
+from beads_workers.core.base.ready import BLOCKS
+from beads_workers.core.base.source import IssueEdit
+from beads_workers.core.base.text import json_line, printable
 from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.source import EditableSource, Seen
+    from beads_workers.core.base.model import IssueId
+    from beads_workers.core.base.source import EditableSource, Seen
 
 Issue = Annotated[
     str,
@@ -254,7 +254,7 @@ def _undepend(issue_id: Issue, needed: Needed = None, json: Json = False) -> Non
 
 
 def _other(needed: str | None, blocked_by: str | None) -> IssueId:
-    from beads_workers.core.model import IssueId
+    from beads_workers.core.base.model import IssueId
 
     if (needed is None) == (blocked_by is None):
         hint = "beads-workers dep add ISSUE NEEDED: ISSUE waits for NEEDED"
@@ -280,7 +280,7 @@ def _wire(issue_id: str, other: IssueId, change: IssueEdit, *, as_json: bool) ->
 
 def _seen(tracker: EditableSource, wanted: Sequence[str]) -> list[Seen]:
     """Return the issues as they are; raise ``CommandError`` if one is missing."""
-    from beads_workers.core.model import IssueId
+    from beads_workers.core.base.model import IssueId
 
     ids = [IssueId(valid(each)) for each in dict.fromkeys(wanted)]
     found = tracker.look(ids)

@@ -19,7 +19,7 @@ def unreadable(file: str, error: OSError, command: str) -> CommandError:
     """Return the error for a file that cannot be read; ``command -`` reads stdin."""
     from pathlib import Path
 
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
 
     place = printable(str(Path(file).absolute()))
     if isinstance(error, FileNotFoundError):

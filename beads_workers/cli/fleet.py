@@ -135,7 +135,7 @@ def stop(
 
     Returns when everyone has left, and says what was requeued.
     """
-    from beads_workers.core.text import counted, printable
+    from beads_workers.core.base.text import counted, printable
 
     directory = find_state_directory(state_dir)
     try:
@@ -207,7 +207,7 @@ def _end_page(directory: Path, *, as_json: bool) -> bool:
 
 def _still_there(left: list[Any], stayed: list[dict[str, Any]]) -> CommandError:
     """Return the error for processes of ours that are left, and for workers that keep issues."""
-    from beads_workers.core.text import counted, printable
+    from beads_workers.core.base.text import counted, printable
 
     remaining, todo = [], []
     if left:
@@ -228,7 +228,7 @@ NAMED_MAX = 10
 
 
 def _stayed(each: dict[str, Any]) -> str:
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
 
     return f"{each['worker_id']} (pid {each['pid']}) with {printable(each['issue_id'])}"
 
@@ -461,7 +461,7 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
             f"the night of {last['night']['runs']} runs: closed {night['closed']}, failed attempts"
             f" {night['failed']}{cost} ('beads-workers report' tells it all)"
         )
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
 
     for issue_id, why in over.items():
         print(printable(f"{issue_id}: {why}"))
@@ -470,7 +470,7 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
 
 def _show_what_is_left(last: dict[str, Any]) -> None:
     """Print what landed, what did not, and what was quarantined."""
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
     from beads_workers.ui.landing import at_the_end
     from beads_workers.ui.lines import by_cause, held_elsewhere, to_decide
 

@@ -20,11 +20,11 @@ from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import may_be_undone, with_branches
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.waiting import over_here
-from beads_workers.core import landing as messages
-from beads_workers.core.landing import LanderSettings
-from beads_workers.core.receipts import INDEPENDENT
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.text import counted, printable, some
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.text import counted, printable, some
+from beads_workers.core.records import landing as messages
+from beads_workers.core.records.landing import LanderSettings
+from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN
 
 Verify = Annotated[
@@ -391,7 +391,7 @@ def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
 def _waits_for(tracker: FleetSettings, issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the issues that each of these waits for, according to the tracker."""
     from beads_workers.cli.asked_tracker import open_tracker
-    from beads_workers.core.model import IssueId
+    from beads_workers.core.base.model import IssueId
 
     with open_tracker(tracker, NAME) as source:
         seen = source.look([IssueId(each) for each in issue_ids])
@@ -400,7 +400,7 @@ def _waits_for(tracker: FleetSettings, issue_ids: Sequence[str]) -> dict[str, tu
 
 def _claim(source: Any, some: Set[str]) -> None:
     """Claim those of these issues that nobody has; raise ``SourceError``."""
-    from beads_workers.core.source import Action, Settlement
+    from beads_workers.core.base.source import Action, Settlement
 
     others = [key for key in source.ready() if key not in some]
     taken = source.take(len(some), others)
@@ -422,8 +422,8 @@ def _settle(
     be open, because they were undone or a person opened them.
     """
     from beads_workers.cli.asked_tracker import open_tracker
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Action, Result, Settlement
+    from beads_workers.core.base.model import IssueId
+    from beads_workers.core.base.source import Action, Result, Settlement
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
 

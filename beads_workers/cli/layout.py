@@ -27,7 +27,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 Row = tuple[str, str]
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """Commands. Where the first word is one, the group has no options to convert."""
 
     _names_command = False
@@ -42,7 +42,7 @@ class Group(TyperGroup):
         return [] if self._names_command else super().get_params(ctx)
 
 
-class GroupedCommands(Group):
+class GroupedCommands(CommandGroup):
     """The program, with its commands in groups."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -82,7 +82,7 @@ class LaidOut(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """See click."""
-        from beads_workers.core.option import PANELS
+        from beads_workers.core.base.option import PANELS
 
         panels: dict[str, list[Row]] = {name: [] for name in ("Arguments", "Options", *PANELS)}
         for each in self.get_params(ctx):

@@ -19,7 +19,7 @@ from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.cli.log_tail import LogTail, WorktreeDiff, Wrapping
 from beads_workers.cli.person import signed
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.text import counted, printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt import about
 from beads_workers.ui.dashboard import (

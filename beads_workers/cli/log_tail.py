@@ -11,7 +11,7 @@ from typing import Any
 
 from beads_workers.cli.agent_logs import of_tail, said_at
 from beads_workers.cli.attempts import log_path
-from beads_workers.core.text import as_shown, counted
+from beads_workers.core.base.text import as_shown, counted
 from beads_workers.ui.agents import epoch_of
 from beads_workers.ui.attempt import Pin
 from beads_workers.ui.rows import wrapped

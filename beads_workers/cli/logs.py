@@ -22,7 +22,7 @@ from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.cli.agent_logs import ReadableLog
-    from beads_workers.core.journal import Entry
+    from beads_workers.core.records.journal import Entry
     from beads_workers.runtime.run_directory import RunDirectory
 
 
@@ -117,7 +117,7 @@ def logs(
 
 
 def _after(since: str | None) -> float:
-    from beads_workers.core.times import parse_duration
+    from beads_workers.core.base.times import parse_duration
 
     try:
         return time.time() - parse_duration(since) if since else 0.0
@@ -136,7 +136,7 @@ def _as_line(entry: Entry) -> str | None:
 
 
 def _raw(entry: Entry) -> str | None:
-    from beads_workers.core.journal import encode
+    from beads_workers.core.records.journal import encode
 
     return encode(entry).decode().rstrip("\n")
 
@@ -148,8 +148,8 @@ def _printed(folder: Path, *, raw: bool) -> Shown:
     not repeated.
     """
     from beads_workers.cli.agent_logs import left_outputs
-    from beads_workers.core.journal import Finished
-    from beads_workers.core.model import OutcomeKind
+    from beads_workers.core.base.model import OutcomeKind
+    from beads_workers.core.records.journal import Finished
     from beads_workers.executors.files import log_file
 
     seen: dict[Path, int] = {}
@@ -186,7 +186,7 @@ def _attempts(
 ) -> list[AttemptLog]:
     """Return the matching attempts of the newest run that has any."""
     from beads_workers.cli.agent_logs import left_outputs
-    from beads_workers.core.journal import Finished, Started
+    from beads_workers.core.records.journal import Finished, Started
     from beads_workers.executors.files import log_file, output_file
     from beads_workers.runtime.journal_file import read_journal
 
@@ -234,7 +234,7 @@ def readable_lines(log: Path, *, raw: bool = False) -> Iterator[str]:
 
 
 def _text(line: bytes, readable: ReadableLog | None, *, raw: bool) -> str | None:
-    from beads_workers.core.text import as_shown, printable
+    from beads_workers.core.base.text import as_shown, printable
 
     text = line.decode("utf-8", "replace").rstrip("\r\n")
     if readable is not None:
@@ -255,7 +255,7 @@ def _show(texts: Iterator[str], count: int | None) -> None:
 
 
 def _follow_events(directory: RunDirectory, run_id: str, journal: Path, shown: Shown) -> None:
-    from beads_workers.core.journal import decode, is_repeated
+    from beads_workers.core.records.journal import decode, is_repeated
     from beads_workers.runtime.journal_file import following, segments
 
     newest = segments(journal)[-1:] or [journal]

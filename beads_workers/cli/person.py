@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.cli.errors import CommandError
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.exits import EXIT_USAGE
 
 

@@ -14,7 +14,7 @@ from beads_workers.checks.rules import Check, Grade, met
 from beads_workers.checks.runner import start_checks
 from beads_workers.cli.kinds import kind_said, need
 from beads_workers.cli.refusals import need_met, refusal, refuse
-from beads_workers.core.settings import FleetSettings, Landing, Sight, Tracing, Work, Worktrees
+from beads_workers.core.base.settings import FleetSettings, Landing, Sight, Tracing, Work, Worktrees
 from beads_workers.options import Options, Resolved
 from beads_workers.registry import service
 from beads_workers.worktrees.git import BRANCHES

@@ -12,7 +12,7 @@ from beads_workers.checks.sees import LIFTED_BY, check_of
 from beads_workers.cli.checking import sentence
 from beads_workers.cli.client import try_to_connect
 from beads_workers.cli.refusals import refusal
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.base.settings import FleetSettings
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.landing.sees.run import ProofProcess
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.journal import Finished, RunStarted, UsageFound
-from beads_workers.core.model import value
-from beads_workers.core.receipts import Receipt, to_json
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import printable
+from beads_workers.core.records.journal import Finished, RunStarted, UsageFound
+from beads_workers.core.records.receipts import Receipt, to_json
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.agents import receipt_line, receipt_lines

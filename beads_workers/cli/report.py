@@ -16,7 +16,7 @@ from beads_workers.cli.runs import find_run
 from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
-    from beads_workers.core.history import History
+    from beads_workers.core.views.history import History
     from beads_workers.runtime.run_directory import RunDirectory
 
 
@@ -58,7 +58,7 @@ def report(
     """
     from beads_workers.cli.histories import read_history, read_night
     from beads_workers.cli.waiting import waiting
-    from beads_workers.core.history import as_of_now
+    from beads_workers.core.views.history import as_of_now
     from beads_workers.runtime.run_directory import RunDirectory
 
     if html is not None and as_json:
@@ -77,7 +77,7 @@ def report(
     if done and history.state == "running":
         raise CommandError("the night is not over: its fleet runs", "beads-workers stop")
     if as_json:
-        from beads_workers.core.text import json_line
+        from beads_workers.core.base.text import json_line
         from beads_workers.ui import findings
 
         print(json_line(findings.report(history)))

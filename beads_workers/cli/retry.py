@@ -14,7 +14,7 @@ from beads_workers.cli.completion import causes, quarantined
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.waiting import waiting
-from beads_workers.core.causes import NO_SUCH_CAUSE, is_of
+from beads_workers.core.base.causes import NO_SUCH_CAUSE, is_of
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 
@@ -83,8 +83,8 @@ def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: 
     """Reopen issues in the tracker without a fleet; the next start gives them new attempts."""
     from beads_workers.cli.asked_tracker import open_tracker, settings_to_write
     from beads_workers.cli.trust import refuse_hooks
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.source import Result, reopening
+    from beads_workers.core.base.model import IssueId
+    from beads_workers.core.base.source import Result, reopening
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
 

@@ -19,12 +19,12 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given
 from beads_workers.cli.waiting import waiting
-from beads_workers.core.receipts import SHA_CHARS
-from beads_workers.core.text import json_line, printable
+from beads_workers.core.base.text import json_line, printable
+from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
-    from beads_workers.core.journal import Record
+    from beads_workers.core.records.journal import Record
     from beads_workers.worktrees.records import WorktreeRecord
 
 SHOWN = "shown.json"
@@ -177,7 +177,7 @@ def approve(
     if found.client is not None:
         report(found.client.ask("bw.approve", {"commits": commits}), as_json=as_json)
         return
-    from beads_workers.core.journal import Approved
+    from beads_workers.core.records.journal import Approved
 
     rows = {row["issue_id"]: row["commit"] for row in found.approvals}
     if other := [key for key, seen in commits.items() if not rows.get(key, "").startswith(seen)]:
@@ -209,9 +209,9 @@ def reject(
     if (client := found.client) is not None:
         report(client.ask("bw.reject", {"issue_ids": [issue], "text": remarks}), as_json=as_json)
         return
-    from beads_workers.core.issues import REJECTED
-    from beads_workers.core.journal import LandingEnded
-    from beads_workers.core.limits import LESSON_CHARS_MAX
+    from beads_workers.core.base.limits import LESSON_CHARS_MAX
+    from beads_workers.core.records.issues import REJECTED
+    from beads_workers.core.records.journal import LandingEnded
 
     back = LandingEnded(issue, "requeue", REJECTED, remarks[:LESSON_CHARS_MAX])
     _decide(directory, [back], opens=[issue])
@@ -222,8 +222,8 @@ def _decide(directory: Path, records: Sequence[Record], opens: Sequence[str] = (
     """Keep decisions for the next start. ``opens``: issues that are opened in the tracker first:
     what is blocked, and not remembered as waiting, would stay so."""
     from beads_workers.cli.source_listing import editable
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.source import reopening
+    from beads_workers.core.base.model import IssueId
+    from beads_workers.core.base.source import reopening
     from beads_workers.runtime.retention import decided
     from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory
 

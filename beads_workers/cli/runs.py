@@ -107,7 +107,7 @@ def _figures_of_killed(directory: RunDirectory, run_id: str) -> dict[str, Any]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
 
     began = moment(row["began_at"], seconds=False)
     minutes, seconds = divmod(round(row["seconds"]), 60)

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from beads_workers import registry
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.options import KEYS, TABLES, Option, as_toml
 
 LIKE = 'a line looks like: command = ["my-agent", "{id}"]'

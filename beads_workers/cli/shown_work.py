@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from beads_workers.cli.kinds import need
-from beads_workers.core.settings import Work
+from beads_workers.core.base.settings import Work
 
 ISSUES_OWN = "each issue's own command"
 

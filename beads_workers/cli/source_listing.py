@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.tracker_folder import no_tracker, unopened
-from beads_workers.core.model import IssueId
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import SourceError
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import SourceError
+from beads_workers.core.base.text import printable
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.project import STATE_FOLDER
 
 if TYPE_CHECKING:
-    from beads_workers.core.source import EditableSource, NotDone, Seen, Source
+    from beads_workers.core.base.source import EditableSource, NotDone, Seen, Source
     from beads_workers.trackers.bd.tracker import BdRow
     from beads_workers.trackers.issue import TrackerIssue
 
@@ -70,7 +70,7 @@ class BdListing:
     """Listing of the issues of a folder through ``bd``."""
 
     def __init__(self, folder: Path) -> None:
-        from beads_workers.core.source import Calls
+        from beads_workers.core.base.source import Calls
         from beads_workers.trackers.bd.calls import BdCalls
         from beads_workers.trackers.bd.tracker import BdTracker
 
@@ -120,7 +120,7 @@ def editable() -> Iterator[EditableSource]:
     """Provide the tracker of this folder for changes; raise ``CommandError`` if it refuses one."""
     from beads_workers.cli.person import author
     from beads_workers.cli.trust import refuse_hooks
-    from beads_workers.core.source import EditableSource, NotDone
+    from beads_workers.core.base.source import EditableSource, NotDone
     from beads_workers.runtime.sources import open_source
 
     settings = tracker_settings()
@@ -149,7 +149,7 @@ def unknown(issue_id: str) -> CommandError:
 
 
 def _not_done(error: NotDone, settings: FleetSettings) -> CommandError:
-    from beads_workers.core.source import HeldByRun, NoSuchIssue
+    from beads_workers.core.base.source import HeldByRun, NoSuchIssue
 
     hint = error.hint
     if isinstance(error, NoSuchIssue):
@@ -162,7 +162,7 @@ def _not_done(error: NotDone, settings: FleetSettings) -> CommandError:
 def _has_crashed(run: str, settings: FleetSettings) -> bool:
     """Return whether a run of this project ended before it could settle what it held."""
     from beads_workers.cli.client import find_state_directory
-    from beads_workers.core.source import HeldElsewhere
+    from beads_workers.core.base.source import HeldElsewhere
     from beads_workers.runtime.abandoned import CRASHED, claims_of_runs
     from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
 
@@ -231,7 +231,7 @@ def _as_listed(row: BdRow) -> Listed:
 
 def _issue(seen: Seen) -> Listed:
     """Return an issue in the form of the built-in tracker's issues."""
-    from beads_workers.core.ready import PARENT_CHILD
+    from beads_workers.core.base.ready import PARENT_CHILD
     from beads_workers.trackers.issue import Dependency, TrackerIssue, to_object
 
     parents = [Dependency(each, PARENT_CHILD) for each in seen.parents]

@@ -25,12 +25,12 @@ from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
 from beads_workers.cli.web import with_port
-from beads_workers.core.budget import Budget
-from beads_workers.core.hours import written
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.option import FLEET
-from beads_workers.core.settings import Agent, FleetSettings, understood
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.budget import Budget
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.base.option import FLEET
+from beads_workers.core.base.settings import Agent, FleetSettings, understood
+from beads_workers.core.base.text import counted, printable
+from beads_workers.core.schedule.hours import written
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import Options, Typed, given
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 
 BROKEN_SHOWN = 5
 """Number of examples for a broken promise: a thousand examples are one bug."""

@@ -22,10 +22,14 @@ from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.person import author, valid
 from beads_workers.cli.source_listing import editable, located, unknown
 from beads_workers.cli.tracker_folder import Json, init, opened, warn
-from beads_workers.core.model import PRIORITY_DEFAULT, PRIORITY_LEAST_URGENT, PRIORITY_MOST_URGENT
-from beads_workers.core.ready import BLOCKS, FINISHED
-from beads_workers.core.text import json_line, printable
-from beads_workers.core.times import parse_duration
+from beads_workers.core.base.model import (
+    PRIORITY_DEFAULT,
+    PRIORITY_LEAST_URGENT,
+    PRIORITY_MOST_URGENT,
+)
+from beads_workers.core.base.ready import BLOCKS, FINISHED
+from beads_workers.core.base.text import json_line, printable
+from beads_workers.core.base.times import parse_duration
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.ui.words import ORDER_NAMES, State
 
@@ -189,8 +193,8 @@ def add(
 
     It may bring a command of its own.
     """
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.source import IssueEdit
+    from beads_workers.core.base.model import IssueId
+    from beads_workers.core.base.source import IssueEdit
 
     title, own_command = _split(title, command or [], ctx.meta.get(AFTER_DASHES, 0))
     if not title.strip():
@@ -377,7 +381,7 @@ def _find(issue_id: str) -> Listed | None:
 def _list_located(
     issues: list[Listed], is_wanted: Callable[[TrackerIssue], bool], *, as_json: bool
 ) -> int:
-    from beads_workers.core.ready import BLOCKS
+    from beads_workers.core.base.ready import BLOCKS
 
     found = [(issue, fields) for issue, fields in issues if is_wanted(issue)]
     if as_json:

@@ -24,7 +24,7 @@ from beads_workers.cli.config import resolve
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
 from beads_workers.cli.refusals import refuse
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.options import KEYS, Resolved, RiskyLine, Typed, given
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from beads_workers.cli.client import ControlClient, connect
 from beads_workers.cli.errors import CommandError
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN
 
 
@@ -60,8 +60,8 @@ def over_here(
     ``or_open``: as for ``why_over``. If the tracker cannot be asked, nothing is known.
     """
     from beads_workers.cli.asked_tracker import open_tracker, settings_here
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.source import why_over
+    from beads_workers.core.base.model import IssueId
+    from beads_workers.core.base.source import why_over
     from beads_workers.registry import kind_of
 
     over: dict[str, str] = {}
@@ -83,9 +83,9 @@ def over_here(
 
 def _remembered(directory: Path) -> Waiting:
     """Return what the journals of ended runs say."""
-    from beads_workers.core.issues import Issues, Standing
-    from beads_workers.core.journal import Entry
-    from beads_workers.core.status import approval_row, quarantined_row, question_row
+    from beads_workers.core.records.issues import Issues, Standing
+    from beads_workers.core.records.journal import Entry
+    from beads_workers.core.views.status import approval_row, quarantined_row, question_row
     from beads_workers.runtime.run_directory import RunDirectory
 
     issues = Issues()

@@ -24,7 +24,7 @@ from beads_workers.options import Typed
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
-    from beads_workers.core.journal import Entry
+    from beads_workers.core.records.journal import Entry
 
 
 REPLAY_SPEED = 20.0
@@ -76,7 +76,7 @@ def watch(
 
 
 def _watch_lines(client: ControlClient) -> None:
-    from beads_workers.core.journal import from_json, heads
+    from beads_workers.core.records.journal import from_json, heads
     from beads_workers.ui.lines import SILENT, line
 
     client.skipped = heads(SILENT)
@@ -150,8 +150,8 @@ def replay(
 
 def frames(entries: Iterator[Entry]) -> Iterator[dict[str, Any]]:
     """Yield the snapshots that a viewer of the whole run was shown."""
-    from beads_workers.core.snapshot import Board
-    from beads_workers.core.status import Frames
+    from beads_workers.core.views.snapshot import Board
+    from beads_workers.core.views.status import Frames
 
     shown = Frames(Board(), watched=True)
     for entry in entries:

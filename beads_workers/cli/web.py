@@ -42,7 +42,7 @@ from beads_workers.runtime.within_attempt import is_reached_from
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
-    from beads_workers.core.journal import Entry
+    from beads_workers.core.records.journal import Entry
     from beads_workers.runtime.journal_file import JournalTail
     from beads_workers.ui.viewer import PageCard
     from beads_workers.ui.web import WebServer
@@ -245,7 +245,7 @@ class PageFeed:
         self._shown.say("fleet", {"state": state, "until": self._until})
 
     def _show(self, snapshot: Message) -> None:
-        from beads_workers.core.issues import Issues
+        from beads_workers.core.records.issues import Issues
         from beads_workers.runtime.journal_file import JournalTail
 
         if snapshot["run_id"] != self._run_id:
@@ -280,8 +280,8 @@ class PageFeed:
 
     def _show_last(self) -> None:
         """Show how the last run ended, unless it is shown already."""
-        from beads_workers.core.snapshot import Board
-        from beads_workers.core.status import status
+        from beads_workers.core.views.snapshot import Board
+        from beads_workers.core.views.status import status
         from beads_workers.runtime.journal_file import read_journal
         from beads_workers.runtime.run_directory import RunDirectory
 

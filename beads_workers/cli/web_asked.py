@@ -22,7 +22,7 @@ from beads_workers.ui.web_shown import Message, Shown
 
 if TYPE_CHECKING:
     from beads_workers.cli.backlog import BacklogWatch
-    from beads_workers.core.history import History
+    from beads_workers.core.views.history import History
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.ui.backlog import IssueBacklog
 
@@ -364,6 +364,6 @@ def _readable(raw: Sequence[bytes], path: Path, begin: int) -> tuple[list[str], 
 
 
 def _line(text: str) -> str:
-    from beads_workers.core.text import as_shown
+    from beads_workers.core.base.text import as_shown
 
     return as_shown(text)[:LINE_CHARS_MAX]

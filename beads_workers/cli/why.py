@@ -18,16 +18,16 @@ from beads_workers.cli.client import ControlClient, connect, find_state_director
 from beads_workers.cli.completion import issues
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.receipts import find_receipts
-from beads_workers.core import limits
-from beads_workers.core.facts import NO_FLEET, Facts, IssueFacts
-from beads_workers.core.journal import Checkpointed
-from beads_workers.core.landing import Add, ahead_of, ahead_text
-from beads_workers.core.model import IssueId
-from beads_workers.core.plain import from_plain
-from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Seen, Source, SourceError
-from beads_workers.core.text import json_line, printable
+from beads_workers.core.base import limits
+from beads_workers.core.base.facts import NO_FLEET, Facts, IssueFacts
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Seen, Source, SourceError
+from beads_workers.core.base.text import json_line, printable
+from beads_workers.core.records.journal import Checkpointed
+from beads_workers.core.records.landing import Add, ahead_of, ahead_text
+from beads_workers.core.views.recovery import RecoveryState
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN
 from beads_workers.registry import kind_of
 from beads_workers.runtime.result_spool import replay_results

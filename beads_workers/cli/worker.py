@@ -15,7 +15,7 @@ from beads_workers.cli.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
-    from beads_workers.core.settings import Work
+    from beads_workers.core.base.settings import Work
 
 
 class BdCallsMode(Enum):
@@ -59,7 +59,7 @@ def worker(
 
     Until the fleet shuts it down, or Ctrl-C.
     """
-    from beads_workers.core.settings import Work
+    from beads_workers.core.base.settings import Work
 
     work = Work(
         command=_checked(command),
@@ -101,7 +101,7 @@ def _run(socket_path: str, work: Work) -> int:
     import sys
     import tempfile
 
-    from beads_workers.core.settings import WorkerSettings
+    from beads_workers.core.base.settings import WorkerSettings
     from beads_workers.runtime.processes import outlive_output
     from beads_workers.runtime.sessions import sweep
     from beads_workers.runtime.worker import run_worker

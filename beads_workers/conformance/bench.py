@@ -31,7 +31,7 @@ from pathlib import Path
 from threading import Event
 
 from beads_workers.conformance.link import Breach, Message, PeerLink
-from beads_workers.core.wire import NAMES, SideMessage
+from beads_workers.core.base.wire import NAMES, SideMessage
 
 LOOK_SECONDS = 0.01
 DYING_SECONDS = 0.5

@@ -86,7 +86,7 @@ def worker(
     _check_known(only or [], list(WORKER))
     from beads_workers.conformance.bench import Timing
     from beads_workers.conformance.worker_suite import try_worker
-    from beads_workers.core.limits import HEARTBEAT_SECONDS_MAX
+    from beads_workers.core.base.limits import HEARTBEAT_SECONDS_MAX
 
     timing = Timing(patience)
     if patient:

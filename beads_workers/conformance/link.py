@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beads_workers.conformance.schemas import faults
-from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.core.base.framing import ProtocolError, parse_object
 
 Message = dict[str, Any]
 

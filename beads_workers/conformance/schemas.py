@@ -1,4 +1,4 @@
-"""The messages as JSON Schema 2020-12, made from the dataclasses of ``core.wire``.
+"""The messages as JSON Schema 2020-12, made from the dataclasses of ``core.base.wire``.
 
 ``python -m beads_workers.conformance.schemas FOLDER`` writes one file for each kind of message. The
 keys of a message and their order are those that ``encode`` writes; the types are those of the
@@ -22,8 +22,8 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend
 
-from beads_workers.core import limits, wire
-from beads_workers.core.model import IssueId, OutcomeKind
+from beads_workers.core.base import limits, wire
+from beads_workers.core.base.model import IssueId, OutcomeKind
 
 Schema = dict[str, Any]
 

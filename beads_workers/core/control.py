@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.claims import ClaimScheduler
-from beads_workers.core.commands import Answer
-from beads_workers.core.connections import Connections
-from beads_workers.core.inflight import CANCELLED, RELEASED, InFlight
-from beads_workers.core.issues import Standing
-from beads_workers.core.journal import PutOnHold, SettledRecord
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.source import Action, Result
+from beads_workers.core.base.states import IssueState, RunReaction, RunState, RunStimulus
 from beads_workers.core.lifecycle import Ending
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.parts import Parts
-from beads_workers.core.sender import Sender
-from beads_workers.core.source import Action, Result
-from beads_workers.core.states import IssueState, RunReaction, RunState, RunStimulus
+from beads_workers.core.records.issues import Standing
+from beads_workers.core.records.journal import PutOnHold, SettledRecord
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.claims import ClaimScheduler
+from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.schedule.inflight import CANCELLED, RELEASED, InFlight
+from beads_workers.core.schedule.parts import Parts
+from beads_workers.core.workers.connections import Connections
+from beads_workers.core.workers.sender import Sender
 
 MORE_WORKERS = "start it with --worktree, or with --shared-checkout"
 """Ways to let several agents work at once: a checkout each, or a person takes the risk."""
@@ -88,7 +88,9 @@ class Control:
 
     def tasks(self, event: ev.TasksAsked) -> None:
         """Answer with the tasks that match, each as it was before it was cancelled."""
-        from beads_workers.core.queries import find  # Loaded here because few fleets are asked.
+        from beads_workers.core.schedule.queries import (
+            find,  # Loaded here because few fleets are asked.
+        )
 
         found = find(self.parts, event.wanted)
         if event.cancel:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from beads_workers.core import limits
-from beads_workers.core.claims import ClaimScheduler
-from beads_workers.core.commands import End, HangUp
-from beads_workers.core.connections import Connections
-from beads_workers.core.events import FatalError, StopAsked
-from beads_workers.core.hours import ENDED, Hours
-from beads_workers.core.inflight import InFlight
-from beads_workers.core.issues import OUT, Standing
-from beads_workers.core.journal import BudgetSpent, RunChanged, RunEnded
-from beads_workers.core.model import FLEETS, IssueId
-from beads_workers.core.parts import Parts
-from beads_workers.core.sender import Sender
-from beads_workers.core.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import FLEETS, IssueId
+from beads_workers.core.base.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
+from beads_workers.core.records.issues import OUT, Standing
+from beads_workers.core.records.journal import BudgetSpent, RunChanged, RunEnded
+from beads_workers.core.schedule.claims import ClaimScheduler
+from beads_workers.core.schedule.commands import End, HangUp
+from beads_workers.core.schedule.events import FatalError, StopAsked
+from beads_workers.core.schedule.hours import ENDED, Hours
+from beads_workers.core.schedule.inflight import InFlight
+from beads_workers.core.schedule.parts import Parts
+from beads_workers.core.workers.connections import Connections
+from beads_workers.core.workers.sender import Sender
 
 STOP_DEADLINE = "stop deadline"
 """Timer key: workers that are still there now are killed."""

@@ -19,29 +19,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
-from beads_workers.core import connections, inflight, limits, sender
-from beads_workers.core import events as ev
-from beads_workers.core.accounts import ACCOUNTS
-from beads_workers.core.claims import RECHECK, ClaimScheduler
-from beads_workers.core.commands import Command
-from beads_workers.core.connections import Connections
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Action, Result, Settled
+from beads_workers.core.base.states import IssueReaction, IssueState, RunState, RunStimulus
 from beads_workers.core.control import Control
-from beads_workers.core.effects import RetryDue
-from beads_workers.core.hours import HOURS
-from beads_workers.core.issues import Issues
-from beads_workers.core.journal import Checkpointed, SettledRecord, UsageFound
-from beads_workers.core.landings import LANDER_DUE, LANDING_HELPLESS
 from beads_workers.core.lifecycle import IDLE_OUT, RUN_OUT, SETTLE_TIMEOUT, STOP_DEADLINE, Ending
-from beads_workers.core.model import IssueId
-from beads_workers.core.parts import make_parts
-from beads_workers.core.questions import LISTEN
-from beads_workers.core.retry import PREPARATION_TRIAL
-from beads_workers.core.round_trips import CLAIM_AGAIN, LINGER, WriteRetryDue
-from beads_workers.core.sender import Sender
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Action, Result, Settled
-from beads_workers.core.states import IssueReaction, IssueState, RunState, RunStimulus
-from beads_workers.core.supervisor import RespawnDue
+from beads_workers.core.records.issues import Issues
+from beads_workers.core.records.journal import Checkpointed, SettledRecord, UsageFound
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule import inflight
+from beads_workers.core.schedule.accounts import ACCOUNTS
+from beads_workers.core.schedule.claims import RECHECK, ClaimScheduler
+from beads_workers.core.schedule.commands import Command
+from beads_workers.core.schedule.effects import RetryDue
+from beads_workers.core.schedule.hours import HOURS
+from beads_workers.core.schedule.landings import LANDER_DUE, LANDING_HELPLESS
+from beads_workers.core.schedule.parts import make_parts
+from beads_workers.core.schedule.questions import LISTEN
+from beads_workers.core.schedule.retry import PREPARATION_TRIAL
+from beads_workers.core.schedule.round_trips import CLAIM_AGAIN, LINGER, WriteRetryDue
+from beads_workers.core.schedule.supervisor import RespawnDue
+from beads_workers.core.workers import connections, sender
+from beads_workers.core.workers.connections import Connections
+from beads_workers.core.workers.sender import Sender
 
 
 class Orchestrator:

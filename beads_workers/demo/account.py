@@ -15,9 +15,9 @@ import beads_workers
 from beads_workers.cli.client import connect
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.throwaway import Promise, what_was_checked
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry, Finished
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Finished
 from beads_workers.demo.backlog import BACKLOG, Item, ItemFate, of_fate
 from beads_workers.runtime import sessions
 from beads_workers.runtime.run_directory import RunDirectory

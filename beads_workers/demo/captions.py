@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.demo import backlog
 from beads_workers.demo.backlog import BACKLOG, RELEASE, Item, ItemFate, of_fate
 

@@ -16,16 +16,16 @@ import typer
 from beads_workers.cli.client import ControlClient
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.launch import Interrupts, WatchResult
-from beads_workers.core.journal import from_json
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import FRAME_SECONDS, Frames
+from beads_workers.core.records.journal import from_json
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import FRAME_SECONDS, Frames
 from beads_workers.demo.captions import Narrator
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.lines import line
 from beads_workers.ui.terminal import can_draw
 
 if TYPE_CHECKING:
-    from beads_workers.core.settings import FleetSettings
+    from beads_workers.core.base.settings import FleetSettings
     from beads_workers.demo.account import Killed
     from beads_workers.demo.workspace import DemoWorkspace
 
@@ -122,7 +122,7 @@ def demo(
     It runs in a folder of its own and needs no bd, no key and no network. Workers are killed,
     tasks fail and time out for real; what is promised about that is checked at the end.
     """
-    from beads_workers.core.source import SourceError
+    from beads_workers.core.base.source import SourceError
     from beads_workers.demo.workspace import DemoWorkspace
 
     _leave_in_order()

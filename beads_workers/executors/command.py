@@ -10,18 +10,18 @@ from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any
 
 from beads_workers import registry
-from beads_workers.core.model import Call, IssueId, OutcomeKind, Script, actor_of_task
-from beads_workers.core.plain import to_plain
-from beads_workers.core.plans import LogCopy, NotRunnable, Plan, Step, StepKind, plain
-from beads_workers.core.redaction import UnsafePath, parts_below, secrets_of
-from beads_workers.core.scripts import from_payload
-from beads_workers.core.settings import Agent, Work, WorkerSettings
-from beads_workers.core.traces import variables
-from beads_workers.core.wire import CLAIMS_ORCHESTRATOR, CLAIMS_WORKER, Task
+from beads_workers.core.base.model import Call, IssueId, OutcomeKind, Script, actor_of_task
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.plans import LogCopy, NotRunnable, Plan, Step, StepKind, plain
+from beads_workers.core.base.redaction import UnsafePath, parts_below, secrets_of
+from beads_workers.core.base.scripts import from_payload
+from beads_workers.core.base.settings import Agent, Work, WorkerSettings
+from beads_workers.core.base.traces import variables
+from beads_workers.core.base.wire import CLAIMS_ORCHESTRATOR, CLAIMS_WORKER, Task
 from beads_workers.executors import files
 
 if TYPE_CHECKING:
-    from beads_workers.core.assignment import AgentSpec
+    from beads_workers.core.records.assignment import AgentSpec
 
 # --- placeholders --------------------------------------------------------------------------------
 # Placeholders in commands and prompts, and the one place where they would be dangerous.
@@ -161,7 +161,7 @@ PREPARE_MODULE = "beads_workers.worktrees.preparation"
 """Module that creates an attempt's worktree; reads a ``preparation`` from its stdin."""
 
 ATTEMPT_MODULE = "beads_workers.attempts.run"
-"""Module that runs an agent; reads a ``core.assignment.Assignment`` from its stdin."""
+"""Module that runs an agent; reads a ``core.records.assignment.Assignment`` from its stdin."""
 
 DELIVER_MODULE = "beads_workers.attempts.deliver"
 """Module that makes a branch that can land of a command's work; its stdin is that of PREPARE."""
@@ -361,9 +361,9 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
     """Return the step of an agent with an adapter: our own program runs it, checks its work, and
     answers."""
     # No other worker needs these.
-    from beads_workers.core.assignment import Assignment, write_assignment
-    from beads_workers.core.landing import read_mend
-    from beads_workers.core.receipts import read_receipt
+    from beads_workers.core.records.assignment import Assignment, write_assignment
+    from beads_workers.core.records.landing import read_mend
+    from beads_workers.core.records.receipts import read_receipt
 
     work, fields = settings.work, _agent_fields(task)
     issue = task.payload.get("issue")
@@ -403,7 +403,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
 
 
 def _spec(agent: Agent, model: Any = None) -> AgentSpec:
-    from beads_workers.core.assignment import AgentSpec
+    from beads_workers.core.records.assignment import AgentSpec
 
     chosen = model if isinstance(model, str) and model else agent.model
     program = agent.argv[0] if agent.argv else ""

@@ -11,7 +11,7 @@ import re
 import stat
 from dataclasses import replace
 
-from beads_workers.core.model import Outcome, OutcomeKind
+from beads_workers.core.base.model import Outcome, OutcomeKind
 
 NAME_CHARS_MAX = 120
 """With ``.999.log`` and a temporary suffix this stays far below the 255 bytes of a name."""

@@ -12,9 +12,9 @@ from importlib.machinery import PathFinder
 from types import BuiltinFunctionType, CoroutineType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core import limits
-from beads_workers.core.framing import as_number, is_deep
-from beads_workers.core.model import OutcomeKind, value
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import as_number, is_deep
+from beads_workers.core.base.model import OutcomeKind, value
 from beads_workers.executors.retry import Retry
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
-from beads_workers.core.traces import VARIABLES
+from beads_workers.core.base.traces import VARIABLES
 
 # --- retry ---------------------------------------------------------------------------------------
 # Exception that asks for another try: ``from beads_workers import Retry``.

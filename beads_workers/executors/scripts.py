@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from beads_workers.core.model import OutcomeKind, Script
-from beads_workers.core.plans import NotRunnable, Step, StepKind, plain
-from beads_workers.core.scripts import Context, ResourceLimits, context_of
+from beads_workers.core.base.model import OutcomeKind, Script
+from beads_workers.core.base.plans import NotRunnable, Step, StepKind, plain
+from beads_workers.core.base.scripts import Context, ResourceLimits, context_of
 
 REFUSED = OutcomeKind.NOT_FOUND
 """Outcome of a refusal: no further attempt would change it."""

@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from beads_workers.core.landing import SET_UP_FAILED, LanderSettings
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
-from beads_workers.core.text import printable, size
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.base.text import printable, size
+from beads_workers.core.records.landing import SET_UP_FAILED, LanderSettings
 from beads_workers.landing import set_up
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import PINS

@@ -19,10 +19,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import assert_never
 
-from beads_workers.core import landing as messages
-from beads_workers.core.landing import Add, CancelLanding, GoOn, LanderSettings, News, Order
-from beads_workers.core.receipts import INDEPENDENT
-from beads_workers.core.settings import Sight
+from beads_workers.core.base.settings import Sight
+from beads_workers.core.records import landing as messages
+from beads_workers.core.records.landing import Add, CancelLanding, GoOn, LanderSettings, News, Order
+from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.landing.gate import (
     LOCK,
     GateOrder,

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.core import journal as rec
-from beads_workers.core.landing import Add
-from beads_workers.core.model import value
-from beads_workers.core.source import Action
+from beads_workers.core.base.model import value
+from beads_workers.core.base.source import Action
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.landing import Add
 from beads_workers.landing.repository import LandingRepository, undone_ref
 from beads_workers.landing.train import Conflict
 from beads_workers.runtime.journal_file import read_journal

@@ -10,9 +10,9 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from beads_workers.core import commit_form
-from beads_workers.core.landing import Add
-from beads_workers.core.model import value
+from beads_workers.core.base import commit_form
+from beads_workers.core.base.model import value
+from beads_workers.core.records.landing import Add
 from beads_workers.worktrees.landed import TRAILERS, trailers
 from beads_workers.worktrees.ledger import LandedCommit
 

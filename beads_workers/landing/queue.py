@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 TRAIN_FIRST = 8
 TRAIN_MAX = 64

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
-from beads_workers.core.landing import Add, Into, LanderSettings
-from beads_workers.core.model import value
-from beads_workers.core.settings import Worktrees
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import Worktrees
+from beads_workers.core.base.text import printable
+from beads_workers.core.records.landing import Add, Into, LanderSettings
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.train import (
     COMMITS_MAX,

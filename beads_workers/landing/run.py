@@ -1,8 +1,8 @@
 """The lander as a program: ``python -m beads_workers.landing.run``, JSON Lines in and out.
 
 The first line of stdin is ``LanderSettings``, the others are orders; stdout has the news
-(``core.landing``). At the end of stdin, or on SIGTERM, the program ends all gates and exits. Exit
-status: 0, or 1 after writing to stderr why nothing can land here.
+(``core.records.landing``). At the end of stdin, or on SIGTERM, the program ends all gates and
+exits. Exit status: 0, or 1 after writing to stderr why nothing can land here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 
-from beads_workers.core.landing import News, Order, from_line, settings_from_line, to_line
+from beads_workers.core.records.landing import News, Order, from_line, settings_from_line, to_line
 from beads_workers.landing.lander import Lander
 from beads_workers.landing.repository import CannotLand
 from beads_workers.runtime.processes import received_signals, say, wake_on

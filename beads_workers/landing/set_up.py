@@ -16,9 +16,9 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.worktrees.git import GitError, git, names
 from beads_workers.worktrees.warm import must_set_up
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from operator import sub
 from pathlib import Path
 
-from beads_workers.core.text import counted
+from beads_workers.core.base.text import counted
 
 FULL_BYTES = 1 << 20
 """A disk with less free space is full."""

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from beads_workers.core.commit_form import CommitForm
-from beads_workers.core.landing import Add
-from beads_workers.core.model import value
+from beads_workers.core.base.commit_form import CommitForm
+from beads_workers.core.base.model import value
+from beads_workers.core.records.landing import Add
 from beads_workers.landing.message import (
     AgentCommit,
     Message,

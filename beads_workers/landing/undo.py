@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from beads_workers.core.landing import LanderSettings
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
+from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GatePlace, GateResult, Verdicts, start_gate
 from beads_workers.landing.lander import take_lock
 from beads_workers.landing.message import Message, revert_message

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from beads_workers.core.model import FLEETS, IssueId, value
-from beads_workers.core.recovery import host_of
-from beads_workers.core.source import CrashedRun, HeldElsewhere, Settled, Source
+from beads_workers.core.base.model import FLEETS, IssueId, value
+from beads_workers.core.base.source import CrashedRun, HeldElsewhere, Settled, Source
+from beads_workers.core.views.recovery import host_of
 from beads_workers.runtime import sessions
 from beads_workers.runtime.run_directory import RunDirectory, host_name
 

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.events import AccountTold, Event, Warned
-from beads_workers.core.framing import as_integer, as_number
-from beads_workers.core.journal import AccountClosed, AccountOpened
-from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
+from beads_workers.core.base.framing import as_integer, as_number
+from beads_workers.core.records.journal import AccountClosed, AccountOpened
+from beads_workers.core.records.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
+from beads_workers.core.schedule.events import AccountTold, Event, Warned
 
 FILE_BYTES_MAX = 1 << 20
 KEPT_SECONDS = 86_400.0

@@ -1,7 +1,7 @@
 """Channel from an agent's attempt to its worker: progress as it comes, and one answer.
 
-JSON Lines (``core.assignment``) through a pipe, which the worker reads in its loop. A line of any
-other kind is skipped: only our own program writes here.
+JSON Lines (``core.records.assignment``) through a pipe, which the worker reads in its loop. A line
+of any other kind is skipped: only our own program writes here.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core.framing import Line, LineReader
-from beads_workers.core.model import NOTE_CHARS_MAX, Outcome, OutcomeKind
-from beads_workers.core.worker_events import StepAnswered
+from beads_workers.core.base.framing import Line, LineReader
+from beads_workers.core.base.model import NOTE_CHARS_MAX, Outcome, OutcomeKind
+from beads_workers.core.workers.worker_events import StepAnswered
 from beads_workers.runtime.output import StepPipe
 
 

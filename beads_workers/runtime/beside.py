@@ -9,8 +9,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from beads_workers.core.plain import to_plain
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.runtime.processes import say
 

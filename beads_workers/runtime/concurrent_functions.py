@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from beads_workers.core import limits
-from beads_workers.core.framing import Line, LineReader, ProtocolError
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.plans import Plan, Step
-from beads_workers.core.settings import Ahead, WorkerSettings
-from beads_workers.core.worker_events import StepAnswered, StepNotStarted
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import Line, LineReader, ProtocolError
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.plans import Plan, Step
+from beads_workers.core.base.settings import Ahead, WorkerSettings
+from beads_workers.core.workers.worker_events import StepAnswered, StepNotStarted
 from beads_workers.executors.command import functions_environment
 from beads_workers.runtime.functions import (
     ANSWER_BYTES_MAX,

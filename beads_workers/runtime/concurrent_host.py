@@ -25,10 +25,10 @@ from io import TextIOBase
 from types import CoroutineType
 from typing import Any
 
-from beads_workers.core import limits
-from beads_workers.core.framing import Line, LineReader
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.plans import Plan
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import Line, LineReader
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.plans import Plan
 from beads_workers.executors import retry
 from beads_workers.executors.functions import (
     CallResult,

@@ -13,16 +13,16 @@ from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Protocol
 
 from beads_workers import registry
-from beads_workers.core import events as ev
 from beads_workers.core import requests
-from beads_workers.core.commands import Answer
-from beads_workers.core.events import ConnId, Event, StopAsked, Ticket
-from beads_workers.core.framing import Line, ProtocolError, as_integer, as_number, parse_object
-from beads_workers.core.journal import KINDS, heads
-from beads_workers.core.plain import to_plain
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import Frames
-from beads_workers.core.wire import ControlAsked
+from beads_workers.core.base.framing import Line, ProtocolError, as_integer, as_number, parse_object
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.wire import ControlAsked
+from beads_workers.core.records.journal import KINDS, heads
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.schedule.events import ConnId, Event, StopAsked, Ticket
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import Frames
 from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 from beads_workers.runtime.within_attempt import refusal
 

@@ -45,8 +45,8 @@ def _written(run: Path) -> dict[str, Any] | None:
 
 def _from_journal(run: Path) -> dict[str, Any] | None:
     # Imported here: these modules take half as long again as the rest of ``status``.
-    from beads_workers.core.snapshot import Board
-    from beads_workers.core.status import ending
+    from beads_workers.core.views.snapshot import Board
+    from beads_workers.core.views.status import ending
     from beads_workers.runtime.journal_file import read_end
 
     board = Board()

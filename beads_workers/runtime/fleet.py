@@ -23,16 +23,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
 from beads_workers import __version__, registry
-from beads_workers.core import limits
-from beads_workers.core.events import Warned
-from beads_workers.core.framing import read_with
-from beads_workers.core.journal import CheckpointEnded, Entry, Noted, RunEnded, RunStarted
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import read_with
+from beads_workers.core.base.settings import FleetSettings, WorkerSettings, understood
+from beads_workers.core.base.source import SourceError
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.settings import FleetSettings, WorkerSettings, understood
-from beads_workers.core.snapshot import Board
-from beads_workers.core.source import SourceError
-from beads_workers.core.status import Frames, ending
+from beads_workers.core.records.journal import CheckpointEnded, Entry, Noted, RunEnded, RunStarted
+from beads_workers.core.schedule.events import Warned
+from beads_workers.core.views.recovery import RecoveryState
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import Frames, ending
 from beads_workers.runtime import run_directory, sessions, sources
 from beads_workers.runtime.control_socket import ControlServer
 from beads_workers.runtime.handshake import StartRefused, read_settings, say, say_failed, vars_of
@@ -331,7 +331,7 @@ class Fleet:
         agents = [a for a in (*work.agents, *([work.review] if work.review else [])) if a.adapter]
         if not agents or work.command:
             return
-        from beads_workers.core.receipts import AccountId
+        from beads_workers.core.records.receipts import AccountId
         from beads_workers.runtime.account_file import (
             AccountFile,  # Only fleets of agents need it.
             SharedAccounts,
@@ -347,7 +347,7 @@ class Fleet:
         landing, work = self._settings.landing, self._settings.work
         if landing is None or work.worktrees is None:
             return
-        from beads_workers.core.landing import LanderSettings
+        from beads_workers.core.records.landing import LanderSettings
         from beads_workers.runtime.lander import LanderProcess  # Few fleets need it.
 
         settings = LanderSettings(

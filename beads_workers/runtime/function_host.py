@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from beads_workers import registry
-from beads_workers.core import limits
-from beads_workers.core.framing import Line, LineReader
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.settings import Ahead
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import Line, LineReader
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.settings import Ahead
 from beads_workers.executors.functions import (
     Caller,
     CallResult,

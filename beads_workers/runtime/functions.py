@@ -17,8 +17,8 @@ from dataclasses import replace
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any
 
-from beads_workers.core import limits
-from beads_workers.core.framing import (
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import (
     Framed,
     Line,
     LineReader,
@@ -28,10 +28,10 @@ from beads_workers.core.framing import (
     parse_object,
     text,
 )
-from beads_workers.core.model import Call, Outcome, OutcomeKind, value
-from beads_workers.core.plans import Plan, Step
-from beads_workers.core.settings import Ahead
-from beads_workers.core.worker_events import StepAnswered, StepOver
+from beads_workers.core.base.model import Call, Outcome, OutcomeKind, value
+from beads_workers.core.base.plans import Plan, Step
+from beads_workers.core.base.settings import Ahead
+from beads_workers.core.workers.worker_events import StepAnswered, StepOver
 from beads_workers.executors.functions import NOTHING, CallResult
 from beads_workers.runtime.output import AttemptOutput
 from beads_workers.runtime.processes import spawn_in_group

@@ -6,8 +6,8 @@ import json
 import socket
 from typing import Any
 
-from beads_workers.core.plain import from_plain
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.settings import FleetSettings
 from beads_workers.runtime.run_directory import RunInfo
 
 

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.issues import Transition
-from beads_workers.core.model import value
-from beads_workers.core.recovery import Checkpoint, resumed
-from beads_workers.core.snapshot import Board
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import value
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Transition
+from beads_workers.core.views.recovery import Checkpoint, resumed
+from beads_workers.core.views.snapshot import Board
 from beads_workers.runtime.journal_file import remove_oldest, segment_path
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

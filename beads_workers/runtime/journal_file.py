@@ -1,8 +1,8 @@
 """A run's journal on disk: segments, appended by the loop, synced by the tracker thread.
 
 ``journal.jsonl`` is the first, ``journal.2.jsonl`` the second and so on; old ones are removed. A
-segment that begins within a run repeats what still holds (``core.recovery.Checkpoint``). That is
-all that a recovery needs; a reader of the segment before it skips what is repeated.
+segment that begins within a run repeats what still holds (``core.views.recovery.Checkpoint``). That
+is all that a recovery needs; a reader of the segment before it skips what is repeated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
-from beads_workers.core import journal as rec
+from beads_workers.core.records import journal as rec
 
 
 def segment_path(journal: Path, number: int) -> Path:

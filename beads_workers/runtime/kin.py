@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from beads_workers.core.events import Event, Warned
+from beads_workers.core.schedule.events import Event, Warned
 from beads_workers.runtime import sessions
 
 

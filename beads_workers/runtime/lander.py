@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from beads_workers.core import landing
-from beads_workers.core.events import Event, LanderGone, LanderSaid
-from beads_workers.core.framing import Line, LineReader
+from beads_workers.core.base.framing import Line, LineReader
+from beads_workers.core.records import landing
+from beads_workers.core.schedule.events import Event, LanderGone, LanderSaid
 from beads_workers.executors.files import log_file
 from beads_workers.runtime import beside, sessions
 from beads_workers.runtime.processes import say

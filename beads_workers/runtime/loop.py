@@ -14,9 +14,14 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.commands import (
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, value
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.states import RunState
+from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.records.journal import AccountClosed, AccountOpened, Entry, Noted, encode
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import (
     Answer,
     AwaitDeparture,
     Command,
@@ -33,13 +38,8 @@ from beads_workers.core.commands import (
     WatchOwner,
     Write,
 )
-from beads_workers.core.journal import AccountClosed, AccountOpened, Entry, Noted, encode
-from beads_workers.core.model import IssueId, value
-from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.snapshot import Board
-from beads_workers.core.states import RunState
-from beads_workers.core.status import Frames, status
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import Frames, status
 from beads_workers.runtime.control_socket import ControlServer, FiguresServer
 from beads_workers.runtime.journal import DISK_FULL, DISK_RETRY_SECONDS, Journal, JournalLost, lost
 from beads_workers.runtime.kin import Kin

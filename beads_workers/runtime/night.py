@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from beads_workers.core import limits
-from beads_workers.core.night import NightSoFar
+from beads_workers.core.base import limits
+from beads_workers.core.base.night import NightSoFar
 from beads_workers.runtime.endings import how_it_ended
 from beads_workers.runtime.run_directory import RunDirectory
 
@@ -67,7 +67,7 @@ def unread(directory: RunDirectory, night: NightSoFar) -> tuple[float, int]:
     has read them yet, from spooled results and from what agents wrote down. The recovery of the
     next run counts them."""
     # Imported here: only a start with a budget, after a killed run, comes here.
-    from beads_workers.core.journal import Finished
+    from beads_workers.core.records.journal import Finished
     from beads_workers.runtime.result_spool import replay_results
     from beads_workers.runtime.usage_file import usage_read
 

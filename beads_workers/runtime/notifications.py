@@ -16,11 +16,11 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
-from beads_workers.core.journal import Entry
-from beads_workers.core.model import value
-from beads_workers.core.plain import to_plain
-from beads_workers.core.settings import NOTIFY_DESKTOP
-from beads_workers.core.snapshot import Board
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.settings import NOTIFY_DESKTOP
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.views.snapshot import Board
 from beads_workers.ui.notices import Notice, Notices, environment
 
 QUEUE_MAX = 20

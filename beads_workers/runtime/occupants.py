@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from beads_workers.core.model import value
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import printable
 from beads_workers.runtime import within_attempt
 
 PASSING_SECONDS = 0.3

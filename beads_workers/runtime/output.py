@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core import limits
-from beads_workers.core.model import kept, value
-from beads_workers.core.plans import LogCopy, Plan
-from beads_workers.core.redaction import UnsafePath, masked, parts_below
-from beads_workers.core.scripts import LogRoot
-from beads_workers.core.worker_events import StepEnded
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import kept, value
+from beads_workers.core.base.plans import LogCopy, Plan
+from beads_workers.core.base.redaction import UnsafePath, masked, parts_below
+from beads_workers.core.base.scripts import LogRoot
+from beads_workers.core.workers.worker_events import StepEnded
 
 # --- log truncation ------------------------------------------------------------------------------
 # A log that grew too long loses its middle, also while somebody still writes to it.

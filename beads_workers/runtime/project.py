@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.runtime.trust import check_owner, check_state
 
 STATE_FOLDER = ".beads-workers"

@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from beads_workers.core import limits
-from beads_workers.core.wire import Done, Failed, encode
+from beads_workers.core.base import limits
+from beads_workers.core.base.wire import Done, Failed, encode
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from beads_workers.core.journal import Entry
-    from beads_workers.core.recovery import RecoveryState, SpooledResults
+    from beads_workers.core.records.journal import Entry
+    from beads_workers.core.views.recovery import RecoveryState, SpooledResults
 
 
 FILE = "result_spool"
@@ -54,7 +54,7 @@ def spool_result(run_directory: str, message: Done | Failed) -> None:
 def words_of(run_directory: Path, wanted: Collection[str]) -> SpooledResults:
     """Return the spooled results of these attempts, by their request ids."""
     # Imported here: no worker reads the spool.
-    from beads_workers.core.recovery import read_spool
+    from beads_workers.core.views.recovery import read_spool
 
     return read_spool(_chunks(run_directory / FILE), wanted)
 
@@ -62,7 +62,7 @@ def words_of(run_directory: Path, wanted: Collection[str]) -> SpooledResults:
 def replay_results(left: RecoveryState, run_directory: Path) -> dict[str, Entry]:
     """Apply the spooled results with ``recovery.replay``; complete once the run's workers are
     gone."""
-    from beads_workers.core.recovery import replay
+    from beads_workers.core.views.recovery import replay
 
     if not left.begun:
         return {}

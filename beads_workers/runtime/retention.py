@@ -15,10 +15,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from beads_workers.core import limits
-from beads_workers.core.journal import CheckpointEnded, Entry, Record, RetryAsked, SettledRecord
-from beads_workers.core.model import IssueId, value
-from beads_workers.core.source import Action, Result
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, value
+from beads_workers.core.base.source import Action, Result
+from beads_workers.core.records.journal import (
+    CheckpointEnded,
+    Entry,
+    Record,
+    RetryAsked,
+    SettledRecord,
+)
 from beads_workers.runtime.journal_file import add_to, read_end
 from beads_workers.runtime.night import runs_of_night
 from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, host_name

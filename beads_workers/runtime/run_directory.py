@@ -14,11 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.journal import RunStarted
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
-from beads_workers.core.recovery import RecoveryState, host_of, left_over, recovery_state
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.records.journal import RunStarted
+from beads_workers.core.views.recovery import RecoveryState, host_of, left_over, recovery_state
 from beads_workers.runtime.journal_file import read_end, segments
 from beads_workers.runtime.locks import is_locked, try_lock
 

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 
 # --- orphans -------------------------------------------------------------------------------------
 # Orphans of tasks become our children: the kernel gives them to the nearest subreaper above them.

@@ -14,12 +14,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, assert_never
 
-from beads_workers.core import limits, worker_events
-from beads_workers.core.model import Outcome, kept
-from beads_workers.core.plans import Plan, Step
-from beads_workers.core.settings import WorkerSettings
-from beads_workers.core.wire import Task
-from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Outcome, kept
+from beads_workers.core.base.plans import Plan, Step
+from beads_workers.core.base.settings import WorkerSettings
+from beads_workers.core.base.wire import Task
+from beads_workers.core.workers import worker_events
+from beads_workers.core.workers.worker import WorkerHalf
 from beads_workers.executors.command import plan
 from beads_workers.executors.files import log_file, result_file
 from beads_workers.runtime import processes, sessions

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from beads_workers.core import limits
-from beads_workers.core.events import ConditionRecovered, Degraded, Event, Warned
-from beads_workers.core.framing import Framed, LineReader
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import Framed, LineReader
+from beads_workers.core.schedule.events import ConditionRecovered, Degraded, Event, Warned
 from beads_workers.runtime.processes import SEND_LATER
 from beads_workers.runtime.run_directory import RUNTIME, SOCKET_PATH_MAX, runtime_directory
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from beads_workers.core.events import Event, RecoveryEnded, RoundTripEnded
-from beads_workers.core.journal import CallEnded, CallStarted
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Source
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Source
+from beads_workers.core.records.journal import CallEnded, CallStarted
+from beads_workers.core.schedule.events import Event, RecoveryEnded, RoundTripEnded
 from beads_workers.kinds import CallLog, Opening
 from beads_workers.registry import kind_of
 from beads_workers.runtime.journal import Journal

@@ -14,9 +14,9 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.redaction import UnsafePath
-from beads_workers.core.worker_events import StepAnswered, StepEnded
+from beads_workers.core.base.plans import Plan, Step, StepKind
+from beads_workers.core.base.redaction import UnsafePath
+from beads_workers.core.workers.worker_events import StepAnswered, StepEnded
 from beads_workers.runtime import warm_steps
 from beads_workers.runtime.output import AttemptOutput, CapturedOutput, with_result
 from beads_workers.runtime.processes import spawn_found

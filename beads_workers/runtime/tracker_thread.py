@@ -20,13 +20,9 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.commands import RoundTrip, SyncJournal
-from beads_workers.core.journal import Checkpointed, Entry, Finished, Inherited, Started
-from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.source import (
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import (
     Conversation,
     ConversingSource,
     EditableSource,
@@ -40,6 +36,10 @@ from beads_workers.core.source import (
     Taken,
     WatchedSource,
 )
+from beads_workers.core.records.journal import Checkpointed, Entry, Finished, Inherited, Started
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import RoundTrip, SyncJournal
+from beads_workers.core.views.recovery import RecoveryState
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.journal_file import add_to

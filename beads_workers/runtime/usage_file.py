@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 from beads_workers.agents.events import Price, Prices, Tally
 from beads_workers.agents.events import Usage as Increment
 from beads_workers.agents.totals import Totals, from_object
-from beads_workers.core import limits
-from beads_workers.core.model import IssueId
-from beads_workers.core.receipts import Receipt, Tokens, read_receipt
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.records.receipts import Receipt, Tokens, read_receipt
 from beads_workers.executors.files import usage_file
 
 if TYPE_CHECKING:
     from beads_workers.agents.adapter import Adapter
     from beads_workers.agents.events import Event
     from beads_workers.agents.lines import Parser
-    from beads_workers.core.commands import ReadUsage
-    from beads_workers.core.events import UsageRead
-    from beads_workers.core.journal import Finished, Started
+    from beads_workers.core.records.journal import Finished, Started
+    from beads_workers.core.schedule.commands import ReadUsage
+    from beads_workers.core.schedule.events import UsageRead
 
 FILE_BYTES_MAX = 8 << 20
 """Bytes read of a usage file: thirty thousand answers of a model, in a tenth of a second of the
@@ -190,7 +190,7 @@ def usage_read(run_directory: Path, ended: ReadUsage | Started | Finished) -> Us
     found = read_usage(Path(usage_file(str(run_directory), ended.request_id)))
     if found is None:
         return None
-    from beads_workers.core.events import UsageRead  # An attempt only writes, without it.
+    from beads_workers.core.schedule.events import UsageRead  # An attempt only writes, without it.
 
     ids = IssueId(ended.issue_id), ended.attempt, ended.request_id
     return UsageRead(*ids, found)

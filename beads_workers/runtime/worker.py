@@ -1,4 +1,4 @@
-"""The worker process: carries out the commands of ``core.worker``, and decides nothing."""
+"""The worker process: carries out the commands of ``core.workers.worker``, and decides nothing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
-from beads_workers.core import framing, limits, wire, worker_events
-from beads_workers.core.plans import Plan, Step
-from beads_workers.core.settings import WorkerSettings
-from beads_workers.core.worker import WorkerHalf, last_line
+from beads_workers.core.base import framing, limits, wire
+from beads_workers.core.base.plans import Plan, Step
+from beads_workers.core.base.settings import WorkerSettings
+from beads_workers.core.workers import worker_events
+from beads_workers.core.workers.worker import WorkerHalf, last_line
 from beads_workers.executors.command import functions_environment, plan
 from beads_workers.runtime import processes, sessions
 from beads_workers.runtime.functions import CallStep, Functions
@@ -213,7 +214,7 @@ class WorkerConnection:
 
 
 # --- worker --------------------------------------------------------------------------------------
-# The worker process: carries out the commands of ``core.worker``, and decides nothing.
+# The worker process: carries out the commands of ``core.workers.worker``, and decides nothing.
 #
 # One loop over the socket, the running step's pidfd, and signals. It stays small: the zygote forks
 # it by the hundred, so nothing heavy is imported here.

@@ -14,13 +14,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits, wire
-from beads_workers.core.commands import Send
-from beads_workers.core.events import ConnId, Event
-from beads_workers.core.framing import Framed, Line, ProtocolError, TooLong
-from beads_workers.core.text import printable
-from beads_workers.core.wire import Batch, ControlAsked, ControlReply, FromWorker, Heartbeat, Task
+from beads_workers.core.base import limits, wire
+from beads_workers.core.base.framing import Framed, Line, ProtocolError, TooLong
+from beads_workers.core.base.text import printable
+from beads_workers.core.base.wire import (
+    Batch,
+    ControlAsked,
+    ControlReply,
+    FromWorker,
+    Heartbeat,
+    Task,
+)
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Send
+from beads_workers.core.schedule.events import ConnId, Event
 from beads_workers.runtime.sessions import start_time
 from beads_workers.runtime.sockets import Acceptor, Peers, Stream
 

@@ -16,10 +16,10 @@ import socket
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from beads_workers.core.framing import Line, LineReader
-from beads_workers.core.model import value
-from beads_workers.core.plain import to_plain
-from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.base.framing import Line, LineReader
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.settings import WorkerSettings
 from beads_workers.runtime.zygote_loop import IGNORED, run_zygote
 
 SEND_SECONDS = 5.0

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
-from beads_workers.core import events as ev
-from beads_workers.core.model import value
-from beads_workers.core.settings import WorkerSettings
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import WorkerSettings
+from beads_workers.core.schedule import events as ev
 from beads_workers.runtime import sessions
 from beads_workers.runtime.zygote import ChildExited, WorkerRefused, Zygote, ZygoteEvent
 from beads_workers.runtime.zygote import ChildSpawned as Spawned

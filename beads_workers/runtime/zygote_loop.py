@@ -18,12 +18,12 @@ from functools import partial
 from typing import Any
 
 from beads_workers import registry
-from beads_workers.core import limits
-from beads_workers.core.framing import Line, LineReader
-from beads_workers.core.model import compile_values
-from beads_workers.core.plain import from_plain
-from beads_workers.core.settings import WorkerSettings
-from beads_workers.core.wire import Shutdown, StatusAsked, Wait, encode
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import Line, LineReader
+from beads_workers.core.base.model import compile_values
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.settings import WorkerSettings
+from beads_workers.core.base.wire import Shutdown, StatusAsked, Wait, encode
 from beads_workers.executors.command import step_modules
 from beads_workers.runtime import sessions, warm_steps
 from beads_workers.runtime.processes import SEND_LATER

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from beads_workers.core.model import (
+from beads_workers.core.base.model import (
     PRIORITY_DEFAULT,
     PRIORITY_LEAST_URGENT,
     PRIORITY_MOST_URGENT,
@@ -22,10 +22,10 @@ from beads_workers.core.model import (
     path_of,
     value,
 )
-from beads_workers.core.ready import BLOCKS, HIDDEN_KEYS, PARENT_CHILD, UNTIL_CLOSED
-from beads_workers.core.source import Seen
-from beads_workers.core.times import parse_duration
-from beads_workers.core.traces import KEY
+from beads_workers.core.base.ready import BLOCKS, HIDDEN_KEYS, PARENT_CHILD, UNTIL_CLOSED
+from beads_workers.core.base.source import Seen
+from beads_workers.core.base.times import parse_duration
+from beads_workers.core.base.traces import KEY
 from beads_workers.trackers.settlement_rules import OPEN, TOMBSTONE
 
 TIMEOUT_LABEL = "timeout:"
@@ -50,7 +50,7 @@ class Dependency:
 
     depends_on_id: str
     # Says whether ``depends_on_id`` holds the issue back, is its parent, or only informs: see
-    # ``core/ready``.
+    # ``core/base/ready``.
     type: str = BLOCKS
     created_at: str = ""
     # With ``waits-for`` the gate, in ``metadata``.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import assert_never
 
-from beads_workers.core.model import FLEETS, IssueId, value
-from beads_workers.core.ready import FINISHED
-from beads_workers.core.source import (
+from beads_workers.core.base.model import FLEETS, IssueId, value
+from beads_workers.core.base.ready import FINISHED
+from beads_workers.core.base.source import (
     CLOSED_BY_OTHERS,
     MARKS,
     Action,

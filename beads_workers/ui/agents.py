@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from beads_workers.core.budget import PER_RUN
-from beads_workers.core.journal import AccountClosed
-from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS, Receipt
-from beads_workers.core.text import counted, in_one_line, printable
+from beads_workers.core.base.budget import PER_RUN
+from beads_workers.core.base.text import counted, in_one_line, printable
+from beads_workers.core.records.journal import AccountClosed
+from beads_workers.core.records.receipts import INDEPENDENT, SHA_CHARS, Receipt
 from beads_workers.ui import words
 from beads_workers.ui.words import clock, duration
 

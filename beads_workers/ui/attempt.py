@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.history import CUT_OFF, RUNNING, Attempt, History, LandingHistory
-from beads_workers.core.model import value
-from beads_workers.core.receipts import SHA_CHARS
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import printable
+from beads_workers.core.records.receipts import SHA_CHARS
+from beads_workers.core.views.history import CUT_OFF, RUNNING, Attempt, History, LandingHistory
 from beads_workers.ui.agents import receipt_lines, used
 from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS, clock, duration
 

@@ -10,7 +10,7 @@ from itertools import islice
 from rich.console import Group
 from rich.text import Text
 
-from beads_workers.core.text import columns as width_of
+from beads_workers.core.base.text import columns as width_of
 from beads_workers.ui import bindings
 from beads_workers.ui.agents import account, hours, spent
 from beads_workers.ui.issues import issues, quarantined

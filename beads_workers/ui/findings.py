@@ -9,9 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from beads_workers.core.budget import read_budget
-from beads_workers.core.causes import cause_of
-from beads_workers.core.history import (
+from beads_workers.core.base.budget import read_budget
+from beads_workers.core.base.causes import cause_of
+from beads_workers.core.base.model import value
+from beads_workers.core.records.money import Spend, told_later, unpriced_of
+from beads_workers.core.records.receipts import Receipt, to_json
+from beads_workers.core.views.history import (
     FAILURES,
     RUNNING,
     Attempt,
@@ -21,9 +24,6 @@ from beads_workers.core.history import (
     IssueHistory,
     LandingHistory,
 )
-from beads_workers.core.model import value
-from beads_workers.core.money import Spend, told_later, unpriced_of
-from beads_workers.core.receipts import Receipt, to_json
 from beads_workers.ui.lines import start_again, with_budget
 from beads_workers.ui.words import clock
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from beads_workers.core.text import columns, counted
+from beads_workers.core.base.text import columns, counted
 from beads_workers.ui import viewer
 from beads_workers.ui.backlog import note_of
 from beads_workers.ui.panels import id_room_of, left_out, short_id

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beads_workers.core.receipts import INDEPENDENT, SHA_CHARS
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.text import counted, printable
+from beads_workers.core.records.receipts import INDEPENDENT, SHA_CHARS
 from beads_workers.ui.words import DID_NOT_LAND, duration
 
 Fields = Mapping[str, Any]

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beads_workers.core import journal as rec
-from beads_workers.core.causes import ROW, cause_of, folded, is_of
-from beads_workers.core.journal import Entry, Resumed
-from beads_workers.core.landing import refusal_text
-from beads_workers.core.receipts import INDEPENDENT
-from beads_workers.core.status import END_REASONS
-from beads_workers.core.text import counted, in_one_line, printable, some
+from beads_workers.core.base.causes import ROW, cause_of, folded, is_of
+from beads_workers.core.base.text import counted, in_one_line, printable, some
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Resumed
+from beads_workers.core.records.landing import refusal_text
+from beads_workers.core.records.receipts import INDEPENDENT
+from beads_workers.core.views.status import END_REASONS
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
 from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS, clock, duration, moment

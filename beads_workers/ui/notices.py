@@ -15,13 +15,13 @@ from dataclasses import fields
 from math import inf
 from typing import Any
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
-from beads_workers.core.landing import refusal_text
-from beads_workers.core.model import value
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import END_REASONS
-from beads_workers.core.text import counted, in_one_line, printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import counted, in_one_line, printable
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.records.landing import refusal_text
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import END_REASONS
 from beads_workers.ui.agents import closed_account, used
 
 QUARANTINED_SECONDS = 30.0

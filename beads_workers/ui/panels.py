@@ -13,10 +13,10 @@ from heapq import nlargest
 from rich.cells import chop_cells
 from rich.text import Text
 
-from beads_workers.core.history import CUT_OFF
-from beads_workers.core.landing import AWAITS
-from beads_workers.core.receipts import SHA_CHARS
-from beads_workers.core.text import columns, counted, printable
+from beads_workers.core.base.text import columns, counted, printable
+from beads_workers.core.records.landing import AWAITS
+from beads_workers.core.records.receipts import SHA_CHARS
+from beads_workers.core.views.history import CUT_OFF
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import used
 from beads_workers.ui.attempt import actions, now

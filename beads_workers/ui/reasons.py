@@ -1,7 +1,7 @@
 """Reasons why an issue does not run: of the scheduler, of the tracker, of filters.
 
 ``explain`` returns all reasons, the most decisive first, each with its remedy. They have
-texts of issues unescaped: use ``core.text.printable`` before a terminal.
+texts of issues unescaped: use ``core.base.text.printable`` before a terminal.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
 
-from beads_workers.core.facts import NO_FLEET, AccountFacts, Facts, IssueFacts
-from beads_workers.core.model import Filters, IssueId, value
-from beads_workers.core.ready import HOLDS_NOTHING, NO_WORK
-from beads_workers.core.source import Seen, brought
-from beads_workers.core.text import counted
+from beads_workers.core.base.facts import NO_FLEET, AccountFacts, Facts, IssueFacts
+from beads_workers.core.base.model import Filters, IssueId, value
+from beads_workers.core.base.ready import HOLDS_NOTHING, NO_WORK
+from beads_workers.core.base.source import Seen, brought
+from beads_workers.core.base.text import counted
 from beads_workers.ui.words import FATE_WORDS, duration
 
 

@@ -15,8 +15,8 @@ from importlib import resources
 from pathlib import PurePath
 from xml.etree.ElementTree import Element
 
-from beads_workers.core.history import OUTCOMES, Fate, History
-from beads_workers.core.text import counted
+from beads_workers.core.base.text import counted
+from beads_workers.core.views.history import OUTCOMES, Fate, History
 from beads_workers.ui import findings
 from beads_workers.ui import report_sections as charts
 from beads_workers.ui import report_sections as tables

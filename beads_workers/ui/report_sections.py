@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from xml.etree.ElementTree import Element, tostring
 
-from beads_workers.core.causes import OBJECT, folded
-from beads_workers.core.history import (
+from beads_workers.core.base.causes import OBJECT, folded
+from beads_workers.core.base.text import counted, printable
+from beads_workers.core.records.receipts import INDEPENDENT, Receipt
+from beads_workers.core.views.history import (
     FAILURES,
     Attempt,
     Fate,
@@ -18,8 +20,6 @@ from beads_workers.core.history import (
     IssueHistory,
     WorkerSpan,
 )
-from beads_workers.core.receipts import INDEPENDENT, Receipt
-from beads_workers.core.text import counted, printable
 from beads_workers.ui import findings
 from beads_workers.ui.agents import at_least, dollars, receipt_line, receipt_lines
 from beads_workers.ui.report_text import landing_text, quarantined_after, run_text

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 
 from rich.text import Text
 
-from beads_workers.core.causes import OBJECT, folded
-from beads_workers.core.history import OUTCOMES, Attempt, Fate, History, IssueHistory
-from beads_workers.core.money import Spend
-from beads_workers.core.receipts import SHA_CHARS
-from beads_workers.core.text import columns, counted, printable, some
+from beads_workers.core.base.causes import OBJECT, folded
+from beads_workers.core.base.text import columns, counted, printable, some
+from beads_workers.core.records.money import Spend
+from beads_workers.core.records.receipts import SHA_CHARS
+from beads_workers.core.views.history import OUTCOMES, Attempt, Fate, History, IssueHistory
 from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import at_least, dollars, short_tokens, used
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker

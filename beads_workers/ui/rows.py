@@ -13,7 +13,7 @@ from unicodedata import bidirectional
 from rich.cells import chop_cells
 from rich.text import Text
 
-from beads_workers.core.text import columns, printable
+from beads_workers.core.base.text import columns, printable
 
 _AMBIGUOUS = dict.fromkeys((0x200D, 0xFE0E, 0xFE0F))
 """Characters that join emoji, or select their form: terminals differ in the resulting width."""

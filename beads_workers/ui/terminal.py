@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol
 
-from beads_workers.core.text import columns as columns_of
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import columns as columns_of
+from beads_workers.core.base.text import printable
 from beads_workers.ui.keys import KeyParser
 from beads_workers.ui.theme import ASK
 

@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 
-from beads_workers.core.history import RUNNING
+from beads_workers.core.views.history import RUNNING
 from beads_workers.ui import theme
 from beads_workers.ui.attempt import (
     AttemptView,

@@ -41,7 +41,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.etree.ElementTree import tostring
 
-from beads_workers.core.text import is_local
+from beads_workers.core.base.text import is_local
 from beads_workers.ui.report_html import ICON, policy_hash, read_own
 from beads_workers.ui.report_html import patterns as report_patterns
 from beads_workers.ui.web_resumption import Resumption

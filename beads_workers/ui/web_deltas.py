@@ -1,11 +1,10 @@
 """What the live page is sent of a snapshot: first all of it, then only what has changed. Pure.
 
 ``Snapshots.add`` makes the form that is sent. It has ``causes``, too: groups of quarantined issues,
-``{"text", "issue_ids"}``, as every list of them is folded (``core.causes``), and what ``became`` of
-each ended attempt, as the dashboard says it. A duration that grows
-or shrinks by itself is sent as its moment in the run, ``{"run_since": 41.2}`` or ``{"run_until":
-99.0}``: it changes only if something has happened. ``delta`` compares two such forms. A delta is
-one of these:
+``{"text", "issue_ids"}``, as every list of them is folded (``core.base.causes``), and what
+``became`` of each ended attempt, as the dashboard says it. A duration that grows or shrinks by
+itself is sent as its moment in the run, ``{"run_since": 41.2}`` or ``{"run_until": 99.0}``: it
+changes only if something has happened. ``delta`` compares two such forms. A delta is one of these:
 
 - ``[0, value]``: the new value;
 - ``[1, op, ...]``: a list, put together from the old one. An op is ``[at, count]`` for items that
@@ -22,7 +21,7 @@ import json
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from beads_workers.core.causes import ROW, folded
+from beads_workers.core.base.causes import ROW, folded
 from beads_workers.ui.lines import ended_text
 
 Message = dict[str, Any]

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import CUT_OFF
-from beads_workers.core.issues import Issues
-from beads_workers.core.journal import Entry
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Issues
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.views.history import CUT_OFF
 from beads_workers.ui.web_deltas import Snapshots, delta
 
 Message = dict[str, Any]

@@ -8,11 +8,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from beads_workers.core.facts import IssueFacts
-from beads_workers.core.model import IssueId, value
-from beads_workers.core.ready import FINISHED
-from beads_workers.core.source import Seen, why_over
-from beads_workers.core.text import printable
+from beads_workers.core.base.facts import IssueFacts
+from beads_workers.core.base.model import IssueId, value
+from beads_workers.core.base.ready import FINISHED
+from beads_workers.core.base.source import Seen, why_over
+from beads_workers.core.base.text import printable
 from beads_workers.ui.reasons import (
     Cause,
     Link,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import from_plain
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.settings import Worktrees
 
 
 @value

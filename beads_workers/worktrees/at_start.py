@@ -17,8 +17,8 @@ from itertools import count
 from pathlib import Path
 from threading import Thread
 
-from beads_workers.core.plain import from_plain, to_plain
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.plain import from_plain, to_plain
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.runtime.beside import POOL
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees import making, pool, preparation, reuse

@@ -9,7 +9,7 @@ import tempfile
 from contextlib import suppress
 from threading import Timer
 
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.worktrees.git import GitError, GitHangs, argv, bound, complaint, environment
 
 SAFE = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.runtime.processes import GIT_PLACES
 from beads_workers.runtime.sessions import owners
 from beads_workers.worktrees.overrides import OPTIONS, OWN_VARIABLES, VARIABLES

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from beads_workers.core.receipts import INDEPENDENT
+from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.worktrees import ledger
 from beads_workers.worktrees.git import (
     BRANCHES,

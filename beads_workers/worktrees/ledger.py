@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import (
     FALLBACK_IDENTITY,

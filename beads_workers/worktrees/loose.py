@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.worktrees.git import is_object
 
 BYTES_MAX = 4096

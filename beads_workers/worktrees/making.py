@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beads_workers.core.settings import Worktrees
-from beads_workers.core.text import size
+from beads_workers.core.base.settings import Worktrees
+from beads_workers.core.base.text import size
 from beads_workers.worktrees import programs, removal
 from beads_workers.worktrees.git import (
     GitError,

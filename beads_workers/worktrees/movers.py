@@ -19,7 +19,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import OWN_REFS, git, log_format, row_format, rows
 from beads_workers.worktrees.landed import WHY
@@ -156,7 +156,7 @@ class Movers:
 def _spans(runs: RunDirectory, run_id: str, since: float) -> Iterator[tuple[str, float, float]]:
     """Yield the issue of each attempt in this run, its begin and its end in epoch seconds; nothing
     if the run was over before ``since``."""
-    from beads_workers.core import journal as rec
+    from beads_workers.core.records import journal as rec
     from beads_workers.runtime.journal_file import read_journal, segments
 
     journal = runs.run(run_id) / "journal.jsonl"

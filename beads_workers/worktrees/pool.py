@@ -23,9 +23,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.runtime.beside import MODULE, POOL
 from beads_workers.runtime.processes import received_signals, wake_on

@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from beads_workers.core.model import OCCUPIED
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.model import OCCUPIED
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.worktrees import making, pool, programs, removal, reuse, submodules
 from beads_workers.worktrees.asked import Preparation, read_preparation

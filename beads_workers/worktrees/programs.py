@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from beads_workers.core.settings import Worktrees
-from beads_workers.core.text import some
+from beads_workers.core.base.settings import Worktrees
+from beads_workers.core.base.text import some
 from beads_workers.worktrees.git import config, git, git_or_none, identity
 from beads_workers.worktrees.records import led_to, run_folder
 

@@ -23,9 +23,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.executors.files import file_name, place_file
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.project import WORKTREE_MARK

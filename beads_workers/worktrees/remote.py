@@ -14,8 +14,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from beads_workers.core.model import value
-from beads_workers.core.text import printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import printable
 from beads_workers.worktrees.git import (
     OWN_REFS,
     GitCall,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from beads_workers.core.model import value
-from beads_workers.core.text import counted, some
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import counted, some
 from beads_workers.executors.files import branch_part
 from beads_workers.runtime import sessions
 from beads_workers.worktrees.git import (

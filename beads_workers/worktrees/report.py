@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from beads_workers.core.text import counted
+from beads_workers.core.base.text import counted
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import GitError, git
 from beads_workers.worktrees.records import Records, named_in

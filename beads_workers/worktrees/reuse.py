@@ -45,10 +45,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain, to_plain
-from beads_workers.core.settings import Worktrees
-from beads_workers.core.text import some
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
+from beads_workers.core.base.settings import Worktrees
+from beads_workers.core.base.text import some
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.runtime.beside import POOL
 from beads_workers.runtime.occupants import standing
@@ -66,7 +66,7 @@ from beads_workers.worktrees.records import (
 from beads_workers.worktrees.warm import must_set_up, recipe
 
 if TYPE_CHECKING:
-    from beads_workers.core.landing import Add
+    from beads_workers.core.records.landing import Add
 
 FRESH, INDEX = "bw-fresh", "bw-index"
 

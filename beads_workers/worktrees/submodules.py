@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.core.model import value
-from beads_workers.core.text import some
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import some
 from beads_workers.worktrees.git import (
     GITLINK,
     GitError,

@@ -15,8 +15,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from beads_workers.core.plain import to_plain
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.worktrees.git import GitError, git, names, pairs
 
 MANIFESTS = (

@@ -15,8 +15,8 @@ from beads_workers.agents.verdict import Verdict
 from beads_workers.attempts.agent import AttemptContext, WorkingAgent
 from beads_workers.attempts.log import MaskedLog
 from beads_workers.attempts.process import Clocks
-from beads_workers.core.assignment import AgentSpec
-from beads_workers.core.receipts import Tokens
+from beads_workers.core.records.assignment import AgentSpec
+from beads_workers.core.records.receipts import Tokens
 from beads_workers.runtime.usage_file import UsageFile
 
 OVERAGE = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from beads_workers.attempts.delivered import delivered_by_us
-from beads_workers.core.assignment import AgentSpec, Assignment
-from beads_workers.core.journal import Entry, Finished, Record, Started, encode
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.assignment import AgentSpec, Assignment
+from beads_workers.core.records.journal import Entry, Finished, Record, Started, encode
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.runtime.run_directory import RunDirectory
 
 

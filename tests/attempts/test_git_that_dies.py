@@ -17,12 +17,12 @@ import pytest
 from beads_workers.attempts.deliver import answered
 from beads_workers.attempts.run import AgentAttempt, not_begun
 from beads_workers.attempts.work import Workplace
-from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer, to_fields
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.settings import Worktrees
-from beads_workers.core.wire import CANNOT_PREPARE, Task
-from beads_workers.core.worker import detail
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.plans import Step, StepKind
+from beads_workers.core.base.settings import Worktrees
+from beads_workers.core.base.wire import CANNOT_PREPARE, Task
+from beads_workers.core.records.assignment import AgentSpec, Assignment, AttemptAnswer, to_fields
+from beads_workers.core.workers.worker import detail
 from beads_workers.runtime.attempt_channel import AttemptChannel
 from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.git import GitError

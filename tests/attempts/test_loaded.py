@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 STEPS = ("attempts.deliver", "attempts.run", "worktrees.preparation", "worktrees.report")
-DEAR = ("beads_workers.core.journal", "_hashlib", "socket", "uuid")
+DEAR = ("beads_workers.core.records.journal", "_hashlib", "socket", "uuid")
 
 
 def test_no_step_loads_what_most_attempts_do_not_need() -> None:

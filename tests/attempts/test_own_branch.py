@@ -13,7 +13,7 @@ from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.own_branch import whole_tree
 from beads_workers.attempts.refs import refs_at_first
 from beads_workers.attempts.work import CannotCommit, Workplace
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.worktrees.git import GitError, GitNoAnswer
 from beads_workers.worktrees.landed import WHY
 from tests.support.repository import IDENTITY, commit, git, make_repository

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from beads_workers.attempts.prompts import first_prompt, mend_prompt
-from beads_workers.core.assignment import AgentSpec, Assignment, Mend
-from beads_workers.core.journal import Finished
-from beads_workers.core.receipts import Receipt
-from beads_workers.core.settings import AgentRules
+from beads_workers.core.base.settings import AgentRules
+from beads_workers.core.records.assignment import AgentSpec, Assignment, Mend
+from beads_workers.core.records.journal import Finished
+from beads_workers.core.records.receipts import Receipt
 
 PRICES = {"id": "i-0", "title": "Prices", "status": "closed", "dependency_type": "blocks"}
 ISSUE = {"id": "i-1", "title": "A cart", "description": "With a total.", "design": "One class."}

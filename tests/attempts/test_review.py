@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from beads_workers.attempts import review
 from beads_workers.attempts.review import Review
-from beads_workers.core.assignment import AgentSpec, Assignment
+from beads_workers.core.records.assignment import AgentSpec, Assignment
 
 ISSUE = {"id": "i-1", "title": "A cart", "description": "With a total.", "design": "One class."}
 

@@ -10,7 +10,7 @@ import pytest
 
 from beads_workers.agents.planted import OBEYED, WATCHED, is_watched
 from beads_workers.attempts.work import CannotCommit, Workplace
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.receipts import Receipt
 from tests.support.repository import IDENTITY, commit, git, make_repository, ref_lock
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from beads_workers.chaos.account import ChaosAccount, TaskLog, read_log, unasked
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry, Record
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Record
 
 WORKER = rec.WorkerStarted("W1", 700)
 

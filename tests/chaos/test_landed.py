@@ -10,8 +10,8 @@ import pytest
 
 from beads_workers.chaos.account import ChaosAccount
 from beads_workers.chaos.landed import REF, LandedHistory, promises, read_history
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
 from tests.support.repository import commit, git, make_repository
 
 FINE = LandedHistory(

@@ -6,8 +6,8 @@ from collections import Counter
 
 from beads_workers.chaos.account import ChaosAccount
 from beads_workers.chaos.proof import unsound
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
 
 NOBODY = Counter[str]()
 

@@ -8,7 +8,7 @@ import pytest
 
 from beads_workers.checks.beginning import Beginning, find_beginning, unmerged
 from beads_workers.checks.rules import Grade
-from beads_workers.core.settings import Landing, Worktrees
+from beads_workers.core.base.settings import Landing, Worktrees
 from tests.support.repository import commit, git, make_repository
 
 BRANCH = "bw-landing/main"

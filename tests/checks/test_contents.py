@@ -11,7 +11,7 @@ from beads_workers.checks.contents import empty_submodules, filters_without_prog
 from beads_workers.checks.rules import Check, Grade
 from beads_workers.checks.worktrees import find_worktrees
 from beads_workers.cli.config import resolve
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.worktrees.git import GitError
 from tests.support.killed_git import kill_git
 from tests.support.repository import commit, git, make_repository

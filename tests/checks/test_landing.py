@@ -14,7 +14,7 @@ from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check
 from beads_workers.checks.worktrees import find_worktrees
 from beads_workers.cli.config import resolve
-from beads_workers.core.settings import Landing, Worktrees
+from beads_workers.core.base.settings import Landing, Worktrees
 from beads_workers.worktrees.remote import RemoteTrouble, check_push
 from tests.support.killed_git import kill_git
 from tests.support.repository import git, make_repository

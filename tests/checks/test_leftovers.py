@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from beads_workers.checks.leftovers import last_seen
-from beads_workers.core import journal as rec
+from beads_workers.core.records import journal as rec
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.run_directory import RunDirectory
 

@@ -10,7 +10,7 @@ import pytest
 from beads_workers.checks.named_agents import find_fleet_agents
 from beads_workers.checks.rules import Check
 from beads_workers.cli.config import read_text
-from beads_workers.core.settings import StrongerTry
+from beads_workers.core.base.settings import StrongerTry
 from beads_workers.options import AgentTable, Options, Resolved
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from beads_workers.checks import project
 from beads_workers.checks.rules import Check
-from beads_workers.core.source import SourceError
+from beads_workers.core.base.source import SourceError
 from beads_workers.trackers.sqlite.store import create
 from tests.support.killed_git import kill_git
 from tests.support.repository import commit, make_repository

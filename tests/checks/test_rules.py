@@ -6,7 +6,7 @@ import pytest
 
 from beads_workers.checks import rules
 from beads_workers.checks.rules import Check, FreeSpace, Grade
-from beads_workers.core.text import size
+from beads_workers.core.base.text import size
 
 GB = 1_000_000_000
 NOW = 1_800_000_000.0

@@ -15,7 +15,7 @@ from beads_workers.checks.fleet import in_worktrees
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check
 from beads_workers.cli.config import resolve
-from beads_workers.core.settings import Agent, Work, Worktrees
+from beads_workers.core.base.settings import Agent, Work, Worktrees
 from beads_workers.options import AgentTable, Options
 from tests.support.killed_git import kill_git
 from tests.support.repository import commit, git, make_repository

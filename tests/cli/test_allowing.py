@@ -11,8 +11,8 @@ from beads_workers.checks.combinations import functions_in_worktrees
 from beads_workers.checks.fleet import to_bring
 from beads_workers.checks.programs import modules
 from beads_workers.cli.preparation import shown_functions
-from beads_workers.core.scripts import Context
-from beads_workers.core.settings import Executor, Work
+from beads_workers.core.base.scripts import Context
+from beads_workers.core.base.settings import Executor, Work
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import Options, options_of
 from tests.support.embedded import EmbeddedProject

@@ -82,7 +82,7 @@ def test_what_a_command_needs_and_is_missing_is_no_such_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def absent(name: str) -> None:
-        raise ModuleNotFoundError(name="beads_workers.core.model")
+        raise ModuleNotFoundError(name="beads_workers.core.base.model")
 
     monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(ModuleNotFoundError):

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from beads_workers.cli.attempts import AttemptReader, Beside, diff_lines, log_path, read_view
-from beads_workers.core.history import Attempt, LandingHistory, fold
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.receipts import Receipt
+from beads_workers.core.views.history import Attempt, LandingHistory, fold
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.ui.attempt import AttemptView, Pin, Tried, attempt_view

@@ -8,13 +8,13 @@ import pytest
 
 from beads_workers.cli import why
 from beads_workers.cli.why import LEVELS_MAX, look_down, remembered
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.facts import NO_FLEET, Facts
-from beads_workers.core.landing import Add
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.ready import BLOCKS
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.base import limits
+from beads_workers.core.base.facts import NO_FLEET, Facts
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.ready import BLOCKS
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.landing import Add
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.trackers.issue import Dependency, TrackerIssue

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.checks import agents as doctor_agents
-from beads_workers.core.settings import Agent
+from beads_workers.core.base.settings import Agent
 from tests.cli.doctor_support import Diagnosis, Patient, initialised, write
 
 CLAUDE = '#!/bin/sh\n[ "$*" = --version ] && echo "2.1.0 (Claude Code)"\n'

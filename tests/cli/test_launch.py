@@ -16,8 +16,8 @@ import pytest
 
 from beads_workers.cli.client import wait_for_exit
 from beads_workers.cli.launch import SHOWN_MAX, Launch, summary
-from beads_workers.core import journal as rec
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.records import journal as rec
 from tests.support.embedded import EmbeddedProject
 from tests.ui.snapshots import after, to_decide
 

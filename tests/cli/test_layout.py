@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from beads_workers.cli.application import build
 from beads_workers.cli.layout import GROUPS
-from beads_workers.core.option import PANELS
+from beads_workers.core.base.option import PANELS
 from beads_workers.registry import commands
 
 NAMES = {name for commands in commands().values() for name in commands} | {"version"}

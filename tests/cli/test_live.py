@@ -17,9 +17,9 @@ from beads_workers.cli import log_tail
 from beads_workers.cli.attempts import save
 from beads_workers.cli.live import shortened
 from beads_workers.cli.log_tail import LogFile, LogTail, WorktreeDiff, Wrapping
-from beads_workers.core import journal as rec
-from beads_workers.core.history import Attempt
-from beads_workers.core.text import columns
+from beads_workers.core.base.text import columns
+from beads_workers.core.records import journal as rec
+from beads_workers.core.views.history import Attempt
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui import bindings
 from beads_workers.ui.attempt import AttemptView, Pin, Tried

@@ -49,7 +49,7 @@ MISTAKES = [
     ("report nosuch", "nothing has run here yet", "'beads-workers start'", 1),
     ("replay", "nothing has run here yet", "'beads-workers start'", 1),
     ("replay nosuch", "nothing has run here yet", "'beads-workers start'", 1),
-    ("replay --speed 0", "--speed cannot be '0.0'", "it must be a number of 0.001 or more", 2),
+    ("replay --speed 0", "--speed cannot be '0'", "it must be a number of 0.001 or more", 2),
     ("watch", "no fleet is running here", "beads-workers start", 3),
     ("watch --boo", "No such option: --boo", "'beads-workers watch --help'", 2),
     ("why x", "no tracker here", "'beads-workers init'", 6),

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from beads_workers.cli import doctor, start, watch
 from beads_workers.cli.parameters import Command, with_options
-from beads_workers.core.option import DOCTOR, START, WATCH
+from beads_workers.core.base.option import DOCTOR, START, WATCH
 from beads_workers.options import KEYS, TABLES, Typed
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from beads_workers.cli.receipts import as_json, find_receipts, shown
-from beads_workers.core.journal import Entry, Finished, RunStarted, encode
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.journal import Entry, Finished, RunStarted, encode
+from beads_workers.core.records.receipts import Receipt
 from tests.support.journals import agents_night, night
 
 

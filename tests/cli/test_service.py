@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from beads_workers.cli.service import FINAL, quoted
-from beads_workers.core.redaction import typed_secret
+from beads_workers.core.base.redaction import typed_secret
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call
 

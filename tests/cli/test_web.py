@@ -25,7 +25,7 @@ from beads_workers.cli.web import (
     find,
     with_port,
 )
-from beads_workers.core.journal import RunEnded, RunStarted, encode
+from beads_workers.core.records.journal import RunEnded, RunStarted, encode
 from beads_workers.runtime import live_page
 from beads_workers.runtime.live_page import LivePage
 from beads_workers.runtime.locks import is_locked, try_lock

@@ -11,7 +11,7 @@ import pytest
 from beads_workers.cli import web_asked
 from beads_workers.cli.attempts import read_view
 from beads_workers.cli.web_asked import LOG_PART_BYTES, PageAnswers, log_part, pin_json
-from beads_workers.core.journal import RunStarted, encode
+from beads_workers.core.records.journal import RunStarted, encode
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.attempt import Pin, about
 from beads_workers.ui.web import Body

@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from beads_workers.conformance.schemas import all_schemas, by_name, faults
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.wire import NAMES, ControlAsked, FromWorker, Task, UnknownType, parse
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.wire import NAMES, ControlAsked, FromWorker, Task, UnknownType, parse
 
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "protocol"
 VECTORS = [json.loads(line) for line in (FOLDER / "vectors.jsonl").read_text("utf-8").splitlines()]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.source import Source
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.source import Source
 from tests.contracts.pull_sources import US, MakeSource, taken
 from tests.contracts.trackers import CAPABILITIES, TRACKERS, Tracker
 

@@ -14,8 +14,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import source
-from beads_workers.core.model import Filters, IssueId, ListedIssue
+from beads_workers.core.base import source
+from beads_workers.core.base.model import Filters, IssueId, ListedIssue
 from beads_workers.kinds import Capabilities, Located, Opening, SourceKind
 from beads_workers.trackers import settlement_rules
 from beads_workers.trackers.issue import Dependency, TrackerIssue, to_job, to_seen
@@ -31,7 +31,7 @@ _BLOCKED_BY = re.compile(r"(?m)^Blocked by #(\d+)$")
 
 
 class GitHubSource:
-    """See ``core.source.Source``."""
+    """See ``core.base.source.Source``."""
 
     name = "github"
     self_claiming = False

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import TypeVar
 
-from beads_workers.core import source
-from beads_workers.core.model import Filters, IssueId, ListedIssue
-from beads_workers.core.ready import (
+from beads_workers.core.base import source
+from beads_workers.core.base.model import Filters, IssueId, ListedIssue
+from beads_workers.core.base.ready import (
     FINISHED,
     HIDDEN_TYPES,
     HOLDS_NOTHING,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Result, Settlement, Source
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Result, Settlement, Source
 
 US = "beads-workers/host/run-1"
 THEM = "beads-workers/host/run-2"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from beads_workers.core.events import Event
-from beads_workers.core.source import Source
+from beads_workers.core.base.source import Source
+from beads_workers.core.schedule.events import Event
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
 from beads_workers.integrations.dispatcherd.ingress import open_dispatcherd
 from beads_workers.integrations.dispatcherd.queue import TaskQueue as Tasks

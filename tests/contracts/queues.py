@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Source
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Source
+from beads_workers.core.schedule.events import ConnId
 from beads_workers.integrations.hero import store as hero
 from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.maintenance import Maintenance

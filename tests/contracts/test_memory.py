@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.issue import TrackerIssue
 from beads_workers.trackers.settlement_rules import Ownership
 from tests.contracts.memory import Fault, FaultKind, MemorySource, MemoryTracker

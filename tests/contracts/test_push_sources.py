@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.events import Arrived
-from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.base.model import IssueId, Job, Outcome, OutcomeKind
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.schedule.events import Arrived
 from tests.contracts.push_sources import PATIENCE_SECONDS, PUSH_SOURCES, Looped, Queue
 
 DONE = Outcome(OutcomeKind.SUCCESS, result="1")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement
 from tests.contracts.queues import ACTOR, QUEUES, Queue, as_json
 from tests.support.peers import Redis
 

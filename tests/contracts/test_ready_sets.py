@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.model import Filters
+from beads_workers.core.base.model import Filters
 from beads_workers.trackers.sqlite.exchange import import_lines
 from beads_workers.trackers.sqlite.source import SqliteSource
 from beads_workers.trackers.sqlite.store import connect, create

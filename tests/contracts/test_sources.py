@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.model import COMMAND, FUNCTION, Filters, IssueId
-from beads_workers.core.source import Action, Result, Settlement, Source, WatchedSource
+from beads_workers.core.base.model import COMMAND, FUNCTION, Filters, IssueId
+from beads_workers.core.base.source import Action, Result, Settlement, Source, WatchedSource
 from tests.contracts.pull_sources import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker, needs
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import (
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import (
     MARKS,
     NEEDS_ANSWER,
     NEEDS_APPROVAL,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from beads_workers.cli.why import look_down
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import ClaimingSource, Source
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import ClaimingSource, Source
 from tests.contracts.pull_sources import STRANGER, THEM, US, taken
 from tests.contracts.trackers import NOBODY, Tracker, needs
 

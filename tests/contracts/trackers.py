@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.ready import BLOCKS, PARENT_CHILD
-from beads_workers.core.source import Source
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.ready import BLOCKS, PARENT_CHILD
+from beads_workers.core.base.source import Source
 from beads_workers.kinds import Capabilities
 from beads_workers.registry import kind_of
 from beads_workers.trackers.issue import Dependency, TrackerIssue

@@ -15,17 +15,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import model, source, wire
-from beads_workers.core.commands import Command, End, RoundTrip, Send, WatchOwner, Write
-from beads_workers.core.events import ConnId, Event
-from beads_workers.core.journal import Checkpointed, Entry, Record
-from beads_workers.core.model import IssueId, Job, OutcomeKind
-from beads_workers.core.night import NightSoFar
+from beads_workers.core.base import model, source, wire
+from beads_workers.core.base.model import IssueId, Job, OutcomeKind
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.base.settings import EndRules, FleetSettings, TrackerRules, Upkeep
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.settings import EndRules, FleetSettings, TrackerRules, Upkeep
-from beads_workers.core.snapshot import Board
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Checkpointed, Entry, Record
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Command, End, RoundTrip, Send, WatchOwner, Write
+from beads_workers.core.schedule.events import ConnId, Event
+from beads_workers.core.views.snapshot import Board
 from tests.simulation.folds import DoubleRun
 from tests.support.worktrees import ruled
 

@@ -8,13 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.accounts import ACCOUNTS, Accounts
-from beads_workers.core.commands import Write
-from beads_workers.core.effects import Effects
-from beads_workers.core.journal import AccountClosed, AccountOpened, Record
-from beads_workers.core.model import IssueId
-from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Candidate, Closed
-from beads_workers.core.settings import ProbePace
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.settings import ProbePace
+from beads_workers.core.records.journal import AccountClosed, AccountOpened, Record
+from beads_workers.core.records.receipts import (
+    AccountId,
+    AccountRefusal,
+    AccountTrouble,
+    Candidate,
+    Closed,
+)
+from beads_workers.core.schedule.accounts import ACCOUNTS, Accounts
+from beads_workers.core.schedule.commands import Write
+from beads_workers.core.schedule.effects import Effects
 
 NOON = 1_800_000_000.0
 CLAUDE = Candidate("claude", AccountId("c1"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import journal as rec
-from beads_workers.core.limits import BUCKETS_MAX
-from beads_workers.core.snapshot import Asking, Throughput
+from beads_workers.core.base.limits import BUCKETS_MAX
+from beads_workers.core.records import journal as rec
+from beads_workers.core.views.snapshot import Asking, Throughput
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=60).map(sorted))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from beads_workers.core import journal as rec
-from beads_workers.core.agent_board import FLAGGED_MAX, AgentBoard
-from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.core.wire import Progress
+from beads_workers.core.base.wire import Progress
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt, Tokens
+from beads_workers.core.views.agent_board import FLAGGED_MAX, AgentBoard
 
 NOON = 1_800_000_000.0
 BEGAN = rec.RunStarted("r", 1, "a", "bd", "/p", budget="$20", agents=("claude", "codex"))

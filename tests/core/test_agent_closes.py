@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.commands import SyncJournal
-from beads_workers.core.journal import Entry
-from beads_workers.core.model import IssueId
-from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.settings import Agent, Work
-from beads_workers.core.source import Action
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.settings import Agent, Work
+from beads_workers.core.base.source import Action
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.schedule.commands import SyncJournal
+from beads_workers.core.views.recovery import RecoveryState
 from tests.core.playbook import Play, done, failed, of
 
 CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")

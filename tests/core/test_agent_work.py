@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core.budget import Budget
-from beads_workers.core.commands import Command
-from beads_workers.core.events import ConnId, Ticket
-from beads_workers.core.model import IssueId, Job, OutcomeKind
-from beads_workers.core.policy import Policy
-from beads_workers.core.receipts import Receipt, Tokens, to_json
-from beads_workers.core.recovery import Checkpoint, recovery_state, resumed
+from beads_workers.core.base.budget import Budget
+from beads_workers.core.base.model import IssueId, Job, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.settings import Agent, ProbePace, StrongerTry, Work
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.states import RunState
+from beads_workers.core.base.wire import Progress, Task
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt, Tokens, to_json
 from beads_workers.core.requests.why import gather
-from beads_workers.core.settings import Agent, ProbePace, StrongerTry, Work
-from beads_workers.core.source import Action
-from beads_workers.core.states import RunState
-from beads_workers.core.wire import Progress, Task
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Command
+from beads_workers.core.schedule.events import ConnId, Ticket
+from beads_workers.core.views.recovery import Checkpoint, recovery_state, resumed
 from tests.core.playbook import BEGAN, EPOCH, Play, done, failed, job, lost, ready, sent_messages
 
 CLAUDE = Agent("claude", (), "", adapter="claude", model="sonnet", account="c")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import landing as ld
-from beads_workers.core.commands import Answer
-from beads_workers.core.issues import Standing
-from beads_workers.core.landing import LAND_ASK
-from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import recovery_state, replay
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import NEEDS_APPROVAL, Action
+from beads_workers.core.base.states import IssueState
+from beads_workers.core.base.wire import Done
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records import landing as ld
+from beads_workers.core.records.issues import Standing
+from beads_workers.core.records.landing import LAND_ASK
 from beads_workers.core.requests.approve import ApprovedByPerson
 from beads_workers.core.requests.reject import RejectedByPerson
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import NEEDS_APPROVAL, Action
-from beads_workers.core.states import IssueState
-from beads_workers.core.status import status
-from beads_workers.core.wire import Done
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.views.recovery import recovery_state, replay
+from beads_workers.core.views.status import status
 from tests.core import playbook
 from tests.core.playbook import Play, records
 from tests.core.test_landings import (

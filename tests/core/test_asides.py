@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import worker_events as wev
-from beads_workers.core.asides import Asides
-from beads_workers.core.budget import Budget
-from beads_workers.core.commands import Command
-from beads_workers.core.events import ConnId, Received
-from beads_workers.core.journal import DegradedEnded
-from beads_workers.core.model import IssueId
-from beads_workers.core.states import WorkerState
-from beads_workers.core.status import status
-from beads_workers.core.wire import Progress, encode, parse
+from beads_workers.core.base.asides import Asides
+from beads_workers.core.base.budget import Budget
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.states import WorkerState
+from beads_workers.core.base.wire import Progress, encode, parse
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import DegradedEnded
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Command
+from beads_workers.core.schedule.events import ConnId, Received
+from beads_workers.core.views.status import status
+from beads_workers.core.workers import worker_events as wev
 from tests.core.playbook import Play, cancelled, done, failed, job, notes, ready, records
 from tests.core.test_agent_work import Fleet
 from tests.core.test_preparation import struck

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits, wire
-from beads_workers.core import worker_events as wev
-from beads_workers.core.commands import Command
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId
-from beads_workers.core.plans import NotRunnable, Plan
-from beads_workers.core.settings import Work
-from beads_workers.core.states import WorkerState
-from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.base import limits, wire
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.plans import NotRunnable, Plan
+from beads_workers.core.base.settings import Work
+from beads_workers.core.base.states import WorkerState
+from beads_workers.core.records import journal as rec
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Command
+from beads_workers.core.schedule.events import ConnId
+from beads_workers.core.workers import worker_events as wev
+from beads_workers.core.workers.worker import WorkerHalf
 from tests.core.playbook import (
     Play,
     done,

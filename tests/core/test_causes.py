@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.causes import cause_of, folded, is_of
+from beads_workers.core.base.causes import cause_of, folded, is_of
 
 
 @pytest.mark.parametrize(

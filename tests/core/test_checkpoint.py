@@ -11,13 +11,13 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import invariant
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import Fate, fold
-from beads_workers.core.journal import Entry, Resumed, decode, encode_repeated, is_repeated
-from beads_workers.core.money import Spend
-from beads_workers.core.recovery import Checkpoint, RecoveryState, recovery_state, resumed
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import status
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Resumed, decode, encode_repeated, is_repeated
+from beads_workers.core.records.money import Spend
+from beads_workers.core.views.history import Fate, fold
+from beads_workers.core.views.recovery import Checkpoint, RecoveryState, recovery_state, resumed
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 from tests.core.test_stateful import World
 from tests.support.journals import BEGAN_AT, night, of
 from tests.support.shares import examples

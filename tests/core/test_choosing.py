@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.commands import Command, RoundTrip, Send
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId, Job
-from beads_workers.core.source import Action
-from beads_workers.core.states import ConnState, RunState
-from beads_workers.core.wire import CANCEL, GROUPED, PRIORITY, Priority, Ready, Task, Wait
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, Job
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.states import ConnState, RunState
+from beads_workers.core.base.wire import CANCEL, GROUPED, PRIORITY, Priority, Ready, Task, Wait
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Command, RoundTrip, Send
+from beads_workers.core.schedule.events import ConnId
 from tests.core.playbook import Play, done, job, notes, of, ready, sent_messages, task_of
 
 URGENT = Priority(priorities=frozenset({0, 1}))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.commands import End, RoundTrip
-from beads_workers.core.journal import Noted
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, HeldElsewhere, Result
-from beads_workers.core.states import RunState
-from beads_workers.core.wire import Wait
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action, HeldElsewhere, Result
+from beads_workers.core.base.states import RunState
+from beads_workers.core.base.wire import Wait
+from beads_workers.core.records.journal import Noted
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import End, RoundTrip
 from tests.core.playbook import Play, done, failed, lost, of, ready, sent_messages, task_of
 
 THEM = "beads-workers/elsewhere/run-9"

@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 import pytest
 
-from beads_workers.core import commit_form
-from beads_workers.core.plain import from_plain
+from beads_workers.core.base import commit_form
+from beads_workers.core.base.plain import from_plain
 
 
 @pytest.mark.parametrize("text", ["{title}", "{type}({label:area/}): {title:lower} [{id}]"])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import HangUp, KillWorker, WatchOwner
-from beads_workers.core.events import ConnId
-from beads_workers.core.policy import Policy
-from beads_workers.core.settings import Work
-from beads_workers.core.source import Action, Result
+from beads_workers.core.base import limits
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.settings import Work
+from beads_workers.core.base.source import Action, Result
+from beads_workers.core.records import journal as rec
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import HangUp, KillWorker, WatchOwner
+from beads_workers.core.schedule.events import ConnId
 from tests.core import playbook
 
 NOTHING = dict.fromkeys(("done", "failed", "retried", "lost", "quarantined"), 0)

@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import HangUp, RoundTrip, Send
-from beads_workers.core.events import ConnId
-from beads_workers.core.policy import Policy
-from beads_workers.core.source import Action, Result
-from beads_workers.core.wire import GROUPED, Ready, Shutdown, Task, Wait
+from beads_workers.core.base import limits
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Action, Result
+from beads_workers.core.base.wire import GROUPED, Ready, Shutdown, Task, Wait
+from beads_workers.core.records import journal as rec
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import HangUp, RoundTrip, Send
+from beads_workers.core.schedule.events import ConnId
 from tests.core import playbook
 
 # --- one READY, one reply -------------------------------------------------------------------------

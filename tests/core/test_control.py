@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, Command, HangUp
-from beads_workers.core.events import ConnId
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.journal import Checkpointed
-from beads_workers.core.model import IssueId
-from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import recovery_state
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Action, Result
+from beads_workers.core.base.states import RunState
+from beads_workers.core.base.wire import Cancel, Wait
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Checkpointed
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import Action, Result
-from beads_workers.core.states import RunState
-from beads_workers.core.wire import Cancel, Wait
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, Command, HangUp
+from beads_workers.core.schedule.events import ConnId
+from beads_workers.core.views.recovery import recovery_state
 from tests.core import playbook
 
 T = ev.Ticket(1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import worker_events as ev
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.wire import ControlAsked, ControlReply, encode, parse
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.wire import ControlAsked, ControlReply, encode, parse
+from beads_workers.core.workers import worker_events as ev
 from tests.core.test_worker import busy
 
 ASKED = ControlAsked("running", {"uuid": "u"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.journal import RoundTripBegan
-from beads_workers.core.policy import Policy
-from beads_workers.core.snapshot import BUCKETS, Durations, kind_of
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.records.journal import RoundTripBegan
+from beads_workers.core.views.snapshot import BUCKETS, Durations, kind_of
 from tests.core.playbook import Play, done, failed
 
 
@@ -68,7 +68,7 @@ def test_a_visit_that_fails_is_counted_under_its_kind_and_takes_its_time() -> No
 
 
 def test_asking_about_earlier_runs_is_a_kind_of_its_own() -> None:
-    from beads_workers.core.events import RecoveryFailed
+    from beads_workers.core.schedule.events import RecoveryFailed
 
     play = Play(recovering=True)
     play.do(RecoveryFailed("no bd", "", 1.0))

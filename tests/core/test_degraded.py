@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from beads_workers.core.commands import Write
-from beads_workers.core.effects import Effects
-from beads_workers.core.events import Degraded
-from beads_workers.core.journal import DegradedBegan, DegradedEnded, Record
-from beads_workers.core.supervisor import DegradedConditions
+from beads_workers.core.records.journal import DegradedBegan, DegradedEnded, Record
+from beads_workers.core.schedule.commands import Write
+from beads_workers.core.schedule.effects import Effects
+from beads_workers.core.schedule.events import Degraded
+from beads_workers.core.schedule.supervisor import DegradedConditions
 
 FULL = Degraded("the disk", "no room", "df -h", stops=True)
 SHUT = Degraded("the socket", "nobody can connect", "prlimit", stops=False)

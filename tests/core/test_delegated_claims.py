@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core.events import ConnId
-from beads_workers.core.source import Action, Result, Settlement
-from beads_workers.core.wire import Ready, Shutdown, Task, Wait
+from beads_workers.core.base.source import Action, Result, Settlement
+from beads_workers.core.base.wire import Ready, Shutdown, Task, Wait
+from beads_workers.core.records import journal as rec
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.events import ConnId
 from tests.core.playbook import (
     Play,
     done,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.effects import Timers
+from beads_workers.core.schedule.effects import Timers
 
 
 def test_what_is_due_comes_earliest_first_and_once() -> None:

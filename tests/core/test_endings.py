@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, End, HangUp, KillWorker, Spawn
-from beads_workers.core.events import ConnId
-from beads_workers.core.journal import Checkpointed
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.policy import Policy
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Action, Result
+from beads_workers.core.base.states import RunState
+from beads_workers.core.base.wire import CANNOT_START, Shutdown
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Checkpointed
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import Action, Result
-from beads_workers.core.states import RunState
-from beads_workers.core.wire import CANNOT_START, Shutdown
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, End, HangUp, KillWorker, Spawn
+from beads_workers.core.schedule.events import ConnId
 from tests.core import playbook
 
 STOP = ev.StopAsked()

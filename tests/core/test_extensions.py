@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from beads_workers.core import wire
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import IssueId
+from beads_workers.core.base import wire
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId
 
 HEAD = '"worker_id":"W1","timestamp":12.500000,"version":"1.1"'
 ISSUE = IssueId("a")

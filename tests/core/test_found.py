@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.events import TaskFilter
+from beads_workers.core.schedule.events import TaskFilter
 
 MESSAGE = {"uuid": "u1", "task": "shop.add", "args": [1, 2], "kwargs": {"c": 3}, "channel": "x"}
 

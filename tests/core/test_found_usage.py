@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core.budget import Budget
-from beads_workers.core.commands import ReadUsage
-from beads_workers.core.issues import Issues
-from beads_workers.core.journal import Checkpointed, Entry
-from beads_workers.core.model import Call, IssueId
-from beads_workers.core.money import UnderWay
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.receipts import Receipt, Tokens, to_json
-from beads_workers.core.recovery import Checkpoint, RecoveryState, resumed
-from beads_workers.core.settings import Agent, Work
-from beads_workers.core.wire import Task
+from beads_workers.core.base.budget import Budget
+from beads_workers.core.base.model import Call, IssueId
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.base.settings import Agent, Work
+from beads_workers.core.base.wire import Task
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Issues
+from beads_workers.core.records.journal import Checkpointed, Entry
+from beads_workers.core.records.money import UnderWay
+from beads_workers.core.records.receipts import Receipt, Tokens, to_json
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import ReadUsage
+from beads_workers.core.views.recovery import Checkpoint, RecoveryState, resumed
 from tests.core.playbook import (
     Play,
     cancelled,

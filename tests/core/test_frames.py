@@ -9,9 +9,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.journal import CallEnded, CallStarted, Entry, Noted, Record, decode, encode
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import FRAME_SECONDS, Frames
+from beads_workers.core.records.journal import (
+    CallEnded,
+    CallStarted,
+    Entry,
+    Noted,
+    Record,
+    decode,
+    encode,
+)
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import FRAME_SECONDS, Frames
 
 
 def entry(elapsed: float, record: Record | None = None) -> Entry:

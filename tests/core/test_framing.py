@@ -9,8 +9,8 @@ import orjson
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from beads_workers.core import framing, limits
-from beads_workers.core.framing import Framed, Line, LineReader, TooLong, Torn, strict_loads
+from beads_workers.core.base import framing, limits
+from beads_workers.core.base.framing import Framed, Line, LineReader, TooLong, Torn, strict_loads
 
 MAX = 20
 """A small limit for these tests, so that lines at and over it stay readable."""

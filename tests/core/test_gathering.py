@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, RoundTrip
-from beads_workers.core.facts import Facts, IssueFacts
-from beads_workers.core.journal import Checkpointed
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.plain import from_plain
-from beads_workers.core.policy import Policy
+from beads_workers.core.base import limits
+from beads_workers.core.base.facts import Facts, IssueFacts
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Result
+from beads_workers.core.records.journal import Checkpointed
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.why import WhyAsked
-from beads_workers.core.source import Result
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, RoundTrip
 from tests.core.playbook import Play, done, failed, job, lost, of
 
 T = ev.Ticket(7)

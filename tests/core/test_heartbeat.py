@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import worker_events as wev
-from beads_workers.core.commands import HangUp
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId
-from beads_workers.core.states import WorkerState
-from beads_workers.core.wire import CANCEL, GROUPED, HEARTBEAT, Heartbeat, Progress, Ready, Task
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.states import WorkerState
+from beads_workers.core.base.wire import (
+    CANCEL,
+    GROUPED,
+    HEARTBEAT,
+    Heartbeat,
+    Progress,
+    Ready,
+    Task,
+)
+from beads_workers.core.records import journal as rec
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import HangUp
+from beads_workers.core.schedule.events import ConnId
+from beads_workers.core.workers import worker_events as wev
 from tests.core.playbook import Play, done, lost, notes, of, records, task_of
 from tests.core.test_worker import CONNECTED, LOST, OK, SHUTDOWN, WAIT, Playbook, task
 

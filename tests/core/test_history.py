@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import FAILURES, Fate, History, fold
-from beads_workers.core.landing import Add
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.landing import Add
+from beads_workers.core.records.receipts import Receipt, Tokens
+from beads_workers.core.views.history import FAILURES, Fate, History, fold
 from beads_workers.ui.findings import lanes, money_of
 from tests.support import landings
 from tests.support.journals import BEGAN_AT, Script, agents_night, night, of, started

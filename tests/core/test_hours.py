@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core.hours import ENDED, moment, read_moment, written
-from beads_workers.core.states import RunState
-from beads_workers.core.status import status
-from beads_workers.core.wire import Shutdown
+from beads_workers.core.base.states import RunState
+from beads_workers.core.base.wire import Shutdown
+from beads_workers.core.records import journal as rec
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.hours import ENDED, moment, read_moment, written
+from beads_workers.core.views.status import status
 from tests.core import playbook
 from tests.core.playbook import EPOCH, Play
 

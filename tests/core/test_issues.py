@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import journal as rec
-from beads_workers.core.issues import Issue, Issues, Standing, Transition
-from beads_workers.core.journal import Entry, Record, Unsettled
-from beads_workers.core.model import Arguments
-from beads_workers.core.policy import AttemptHistory
-from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.core.retry import history_of
-from beads_workers.core.source import Action
-from beads_workers.core.states import ISSUE, IssueState, IssueStimulus
+from beads_workers.core.base.model import Arguments
+from beads_workers.core.base.policy import AttemptHistory
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.states import ISSUE, IssueState, IssueStimulus
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Issue, Issues, Standing, Transition
+from beads_workers.core.records.journal import Entry, Record, Unsettled
+from beads_workers.core.records.receipts import Receipt, Tokens
+from beads_workers.core.schedule.retry import history_of
 
 AT = 1_700_000_000.0
 

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import journal, limits
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import KINDS, Entry, Record, decode, encode
-from beads_workers.core.landing import Add, GatedAhead, Mend
-from beads_workers.core.model import Arguments
-from beads_workers.core.money import Spend
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Arguments
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.records import journal
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import KINDS, Entry, Record, decode, encode
+from beads_workers.core.records.landing import Add, GatedAhead, Mend
+from beads_workers.core.records.money import Spend
+from beads_workers.core.records.receipts import Receipt, Tokens
 
 SAMPLES: dict[str, Any] = {
     "str": "ä\n\x00\ud800",

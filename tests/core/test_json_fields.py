@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import limits
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.wire import Done, Failed, Message, Ready, Shutdown, encode, parse
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.wire import Done, Failed, Message, Ready, Shutdown, encode, parse
 
 NOW = 1733423456.789
 

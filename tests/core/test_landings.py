@@ -6,24 +6,24 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import landing as ld
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, Command, Send, StartLander, TellLander
-from beads_workers.core.events import StopAsked
-from beads_workers.core.facts import IssueFacts
-from beads_workers.core.history import Fate, fold
-from beads_workers.core.journal import Checkpointed
-from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import recovery_state
+from beads_workers.core.base import limits
+from beads_workers.core.base.facts import IssueFacts
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.settings import Agent, Landing, ProbePace, Work
+from beads_workers.core.base.source import Action, Result, Settled, Settlement
+from beads_workers.core.base.states import IssueState, RunState
+from beads_workers.core.base.wire import Task
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records import landing as ld
+from beads_workers.core.records.journal import Checkpointed
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.requests.why import WhyAsked
-from beads_workers.core.settings import Agent, Landing, ProbePace, Work
-from beads_workers.core.source import Action, Result, Settled, Settlement
-from beads_workers.core.states import IssueState, RunState
-from beads_workers.core.status import status
-from beads_workers.core.wire import Task
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, Command, Send, StartLander, TellLander
+from beads_workers.core.schedule.events import StopAsked
+from beads_workers.core.views.history import Fate, fold
+from beads_workers.core.views.recovery import recovery_state
+from beads_workers.core.views.status import status
 from tests.core.playbook import Play, done, lost, notes, of, ready, records, sent_messages, task_of
 
 CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")

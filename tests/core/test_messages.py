@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import limits, wire
-from beads_workers.core.model import IssueId, OutcomeKind
+from beads_workers.core.base import limits, wire
+from beads_workers.core.base.model import IssueId, OutcomeKind
 
 NOW = 1733423456.789
 HEAD = b'"worker_id":"W1","timestamp":1733423456.789000'

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.wire import Done, Failed, Ready, Shutdown, Task, Wait, parse
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.wire import Done, Failed, Ready, Shutdown, Task, Wait, parse
 
 NOW = 1733423456.789
 

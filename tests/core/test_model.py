@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import compile_values, value
+from beads_workers.core.base.model import compile_values, value
 
 
 @value

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.budget import Budget, read_budget
-from beads_workers.core.model import IssueId
-from beads_workers.core.money import Ledger, UnderWay, told_later
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.base.budget import Budget, read_budget
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.records.money import Ledger, UnderWay, told_later
+from beads_workers.core.records.receipts import Receipt, Tokens
 from beads_workers.ui.findings import Costs
 
 ONE = Receipt("done", agent="claude", usage={"opus": Tokens(100, 10)}, money=0.5)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import Fate, History, fold
-from beads_workers.core.journal import Entry
-from beads_workers.core.landing import Add
-from beads_workers.core.nights import night, with_found
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.records.landing import Add
+from beads_workers.core.records.receipts import Receipt, Tokens
+from beads_workers.core.views.history import Fate, History, fold
+from beads_workers.core.views.nights import night, with_found
 from beads_workers.ui import findings
 from tests.support.journals import BEGAN_AT, Script, started
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.commands import AwaitDeparture
-from beads_workers.core.events import Ticket, WorktreeLeft
-from beads_workers.core.issues import Issues, Standing
-from beads_workers.core.journal import Checkpointed, Entry, Finished
-from beads_workers.core.model import OCCUPIED, IssueId, OutcomeKind
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import OCCUPIED, IssueId, OutcomeKind
+from beads_workers.core.records.issues import Issues, Standing
+from beads_workers.core.records.journal import Checkpointed, Entry, Finished
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.requests.why import gather
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import needs
+from beads_workers.core.schedule.commands import AwaitDeparture
+from beads_workers.core.schedule.events import Ticket, WorktreeLeft
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import needs
 from beads_workers.ui.lines import line
 from tests.core.playbook import failed, lost, of, ready, records
 from tests.core.test_preparation import Backlog

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, Command, End, WatchOwner
-from beads_workers.core.events import ConnId, Ticket
-from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import recovery_state
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action
+from beads_workers.core.records import journal as rec
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import Action
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, Command, End, WatchOwner
+from beads_workers.core.schedule.events import ConnId, Ticket
+from beads_workers.core.views.recovery import recovery_state
 from tests.core import playbook
 
 GRACE = limits.ORPHAN_GRACE_SECONDS

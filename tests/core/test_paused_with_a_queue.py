@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from beads_workers.core.events import BY_HAND
-from beads_workers.core.journal import Finished, Requeued
-from beads_workers.core.model import IssueId
-from beads_workers.core.wire import BATCH, CANCEL, GROUPED, PAUSE, REVOKED, Cancel, Pause
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.wire import BATCH, CANCEL, GROUPED, PAUSE, REVOKED, Cancel, Pause
+from beads_workers.core.records.journal import Finished, Requeued
+from beads_workers.core.schedule.events import BY_HAND
 from tests.core.playbook import Play, done, records, sent_messages, task_of, unstarted
 from tests.core.test_pausing import asks, hold
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits, wire
-from beads_workers.core import worker_events as wev
-from beads_workers.core.commands import Answer
-from beads_workers.core.events import BY_HAND, ConnId, Ticket
-from beads_workers.core.model import IssueId
-from beads_workers.core.plans import Plan
+from beads_workers.core.base import limits, wire
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.plans import Plan
+from beads_workers.core.base.settings import Work
+from beads_workers.core.base.states import RunState, WorkerState
+from beads_workers.core.records import journal as rec
 from beads_workers.core.requests.release import ReleaseAskedFor
-from beads_workers.core.settings import Work
-from beads_workers.core.states import RunState, WorkerState
-from beads_workers.core.status import status
-from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.schedule.events import BY_HAND, ConnId, Ticket
+from beads_workers.core.views.status import status
+from beads_workers.core.workers import worker_events as wev
+from beads_workers.core.workers.worker import WorkerHalf
 from tests.core.playbook import Play, done, job, notes, of, ready, records, sent_messages, task_of
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from beads_workers.core import events as ev
-from beads_workers.core.commands import Command, End
-from beads_workers.core.source import Result, Taken
-from beads_workers.core.states import RunState
+from beads_workers.core.base.source import Result, Taken
+from beads_workers.core.base.states import RunState
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Command, End
 from tests.core.playbook import Play, done, lost, of
 
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from beads_workers.core.assignment import Assignment
-from beads_workers.core.facts import Facts
-from beads_workers.core.landing import LanderSettings
-from beads_workers.core.model import IssueId, value
-from beads_workers.core.plain import BAD_VALUE, from_plain, readers_of, to_plain
-from beads_workers.core.settings import FleetSettings, WorkerSettings
+from beads_workers.core.base.facts import Facts
+from beads_workers.core.base.model import IssueId, value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain, readers_of, to_plain
+from beads_workers.core.base.settings import FleetSettings, WorkerSettings
+from beads_workers.core.records.assignment import Assignment
+from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateResult
 from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.set_up import KeptSetUp

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.policy import (
+from beads_workers.core.base.model import Outcome, OutcomeKind
+from beads_workers.core.base.policy import (
     AttemptHistory,
     Ended,
     Finish,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits, wire
-from beads_workers.core import worker_events as wev
-from beads_workers.core.commands import Command
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.plans import Plan
+from beads_workers.core.base import limits, wire
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.plans import Plan
+from beads_workers.core.base.settings import Work
+from beads_workers.core.base.source import Action
+from beads_workers.core.records import journal as rec
 from beads_workers.core.requests.release import ReleaseAskedFor
-from beads_workers.core.settings import Work
-from beads_workers.core.source import Action
-from beads_workers.core.status import status
-from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Command
+from beads_workers.core.schedule.events import ConnId
+from beads_workers.core.views.status import status
+from beads_workers.core.workers import worker_events as wev
+from beads_workers.core.workers.worker import WorkerHalf
 from tests.core.playbook import Play, done, lost, notes, records, sent_messages, unstarted
 from tests.core.test_worker import CONNECTED, LOST, OK, RUN, SHUTDOWN, TERM, Keeper, task
 

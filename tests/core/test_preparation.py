@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from beads_workers.core import limits
-from beads_workers.core.commands import Command
-from beads_workers.core.events import ConnId, Received, ResumeAsked, Ticket
-from beads_workers.core.journal import Checkpointed, DegradedBegan, DegradedEnded, Finished
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.source import Action
-from beads_workers.core.wire import CANNOT_PREPARE, Progress, Wait
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.wire import CANNOT_PREPARE, Progress, Wait
+from beads_workers.core.records.journal import Checkpointed, DegradedBegan, DegradedEnded, Finished
+from beads_workers.core.schedule.commands import Command
+from beads_workers.core.schedule.events import ConnId, Received, ResumeAsked, Ticket
 from tests.core.playbook import Play, done, failed, ready, records, sent_messages, task_of
 
 WHY = "no worktree: bw/{}/1.{}: a branch is in the way"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.commands import RoundTrip, Send
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.policy import Policy
-from beads_workers.core.source import Action
-from beads_workers.core.wire import Cancel, Task, Wait
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.wire import Cancel, Task, Wait
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import RoundTrip, Send
 from tests.core.playbook import (
     Play,
     cancelled,

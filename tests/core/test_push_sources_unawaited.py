@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.policy import Policy
-from beads_workers.core.source import Action, Taken
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Action, Taken
+from beads_workers.core.schedule import events as ev
 from tests.core.playbook import Play, cancelled, done, failed, job, ready, task_of
 
 TWICE = Policy(attempts_max=2, retry_delay_seconds=10.0, hand_back=True, hand_back_after=2)

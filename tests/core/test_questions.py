@@ -7,18 +7,11 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, Command
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.issues import Standing
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import recovery_state
-from beads_workers.core.requests.answer import AnsweredInTracker
-from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import (
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import (
     Action,
     Conversation,
     Remark,
@@ -28,7 +21,14 @@ from beads_workers.core.source import (
     answers,
     read_replies,
 )
-from beads_workers.core.status import status
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Standing
+from beads_workers.core.requests.answer import AnsweredInTracker
+from beads_workers.core.requests.retry import RetryAskedFor
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, Command
+from beads_workers.core.views.recovery import recovery_state
+from beads_workers.core.views.status import status
 from beads_workers.trackers import settlement_rules
 from beads_workers.trackers.settlement_rules import Ownership
 from tests.core import playbook

@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import limits, receipts
-from beads_workers.core.plain import from_plain
+from beads_workers.core.base import limits
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.records import receipts
 
 WHOLE = receipts.Receipt(
     verdict="done",

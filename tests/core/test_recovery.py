@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core.events import ConnId
-from beads_workers.core.issues import Issues, Standing
-from beads_workers.core.journal import Checkpointed, Entry, Record, decode, encode
-from beads_workers.core.model import Arguments, Call, IssueId, Outcome, OutcomeKind
-from beads_workers.core.policy import Policy, quarantine_note
-from beads_workers.core.recovery import RecoveryState, left_over, recovery_state
+from beads_workers.core.base.model import Arguments, Call, IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.policy import Policy, quarantine_note
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settled, Settlement
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Issues, Standing
+from beads_workers.core.records.journal import Checkpointed, Entry, Record, decode, encode
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.snapshot import Board
-from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.events import ConnId
+from beads_workers.core.views.recovery import RecoveryState, left_over, recovery_state
+from beads_workers.core.views.snapshot import Board
 from tests.core.playbook import EPOCH, Play, cancelled, done, failed, job, lost, ready
 
 A = IssueId("a")

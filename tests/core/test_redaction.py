@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.redaction import is_secret, masked, secrets_of, shown
+from beads_workers.core.base.redaction import is_secret, masked, secrets_of, shown
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core import worker_events as ev
-from beads_workers.core.journal import Entry, Finished
-from beads_workers.core.model import NOTE_CHARS_MAX, Call, IssueId, kept, note_of
-from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.source import Action, Settlement
-from beads_workers.core.wire import Done
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import NOTE_CHARS_MAX, Call, IssueId, kept, note_of
+from beads_workers.core.base.plans import Step, StepKind
+from beads_workers.core.base.source import Action, Settlement
+from beads_workers.core.base.wire import Done
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Finished
+from beads_workers.core.workers import worker_events as ev
 from beads_workers.ui.lines import line
 from tests.core import test_worker
 from tests.core.playbook import Play, done, job, records

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core import worker_events as ev
-from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, encode, parse
-from beads_workers.core.worker import UnheardResults
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Outcome, OutcomeKind
+from beads_workers.core.base.wire import RETURNED_UNSTARTED, Done, Failed, encode, parse
+from beads_workers.core.workers import worker_events as ev
+from beads_workers.core.workers.worker import UnheardResults
 from tests.core.test_worker import BAD, LOST, OK, SHUTDOWN, TERMINATED, Keeper, Playbook, busy, task
 
 RETURNED = ev.StepAnswered(Outcome(OutcomeKind.SUCCESS, result='{"sum":3}'))

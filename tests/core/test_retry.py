@@ -6,18 +6,18 @@ from collections.abc import Iterable
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, Command
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import recovery_state
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.states import RunState
+from beads_workers.core.records import journal as rec
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.requests.why import WhyAsked
-from beads_workers.core.source import Action
-from beads_workers.core.states import RunState
-from beads_workers.core.status import status
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, Command
+from beads_workers.core.views.recovery import recovery_state
+from beads_workers.core.views.status import status
 from tests.core import playbook
 
 FIVE = ("a", "b", "c", "d", "e")

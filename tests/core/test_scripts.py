@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import scripts
-from beads_workers.core.model import Script
+from beads_workers.core.base import scripts
+from beads_workers.core.base.model import Script
 
 TEXT = st.text(max_size=20)
 SCRIPTS = st.builds(

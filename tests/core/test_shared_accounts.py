@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
-from beads_workers.core.settings import Agent, Work
+from beads_workers.core.base.settings import Agent, Work
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
+from beads_workers.core.schedule import events as ev
 from tests.core.playbook import EPOCH, Play, job, records, task_of
 
 CLAUDE = Agent("claude", (), "", adapter="claude", account="acc")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, Result, Settlement
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action, Result, Settlement
+from beads_workers.core.schedule import events as ev
 from tests.core.playbook import Play, cancelled, done, failed, lost, ready
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core.commands import KillWorker
+from beads_workers.core.base.wire import Shutdown
+from beads_workers.core.records import journal as rec
 from beads_workers.core.requests.scale import ScaleAsked
-from beads_workers.core.snapshot import worker_order
-from beads_workers.core.wire import Shutdown
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import KillWorker
+from beads_workers.core.views.snapshot import worker_order
 from tests.core.playbook import Play, lost, of, ready, records, sent_messages
 
 PID = 101

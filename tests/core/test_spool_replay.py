@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.journal import Entry
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.recovery import RecoveryState, read_spool, recovery_state, replay
-from beads_workers.core.source import Action, Result, Settled, Settlement
-from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed, encode
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.source import Action, Result, Settled, Settlement
+from beads_workers.core.base.wire import RETURNED_UNSTARTED, Done, Failed, encode
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.views.recovery import RecoveryState, read_spool, recovery_state, replay
 from tests.core.playbook import EPOCH, Play
 from tests.core.test_recovery import STARTED, entries, reread
 

@@ -15,25 +15,32 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core.commands import Command, HangUp, KillWorker, Send, Spawn, WatchOwner
-from beads_workers.core.events import ConnId, Event
-from beads_workers.core.issues import Standing
-from beads_workers.core.journal import Entry, decode, encode
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import recovery_state
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import SourceError
+from beads_workers.core.base.states import RunState
+from beads_workers.core.base.wire import Cancel, Done, Failed, Shutdown, Task, Wait
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Standing
+from beads_workers.core.records.journal import Entry, decode, encode
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.requests.scale import ScaleAsked
 from beads_workers.core.requests.why import WhyAsked
-from beads_workers.core.retry import history_of
-from beads_workers.core.snapshot import Board
-from beads_workers.core.source import SourceError
-from beads_workers.core.states import RunState
-from beads_workers.core.status import status
-from beads_workers.core.wire import Cancel, Done, Failed, Shutdown, Task, Wait
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import (
+    Command,
+    HangUp,
+    KillWorker,
+    Send,
+    Spawn,
+    WatchOwner,
+)
+from beads_workers.core.schedule.events import ConnId, Event
+from beads_workers.core.schedule.retry import history_of
+from beads_workers.core.views.recovery import recovery_state
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 from beads_workers.trackers.issue import TrackerIssue
 from tests.contracts.memory import Fault, FaultKind, MemorySource
 from tests.core.playbook import Play, ready

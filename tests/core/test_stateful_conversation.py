@@ -19,23 +19,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import landing as ld
-from beads_workers.core.commands import Answer, Command, Send, Spawn, TellLander, Write
-from beads_workers.core.events import ConnId, Event
-from beads_workers.core.issues import REMARKS, Standing
-from beads_workers.core.journal import Entry, Record, decode, encode
-from beads_workers.core.landing import LAND_ASK
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.policy import Policy
-from beads_workers.core.recovery import RecoveryState, left_over, recovery_state, replay
-from beads_workers.core.requests.answer import AnsweredInTracker
-from beads_workers.core.requests.approve import ApprovedByPerson
-from beads_workers.core.requests.reject import RejectedByPerson
-from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.settings import Work
-from beads_workers.core.source import (
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.settings import Work
+from beads_workers.core.base.source import (
     Action,
     Result,
     Settlement,
@@ -43,7 +30,20 @@ from beads_workers.core.source import (
     read_replies,
     reopening,
 )
-from beads_workers.core.wire import Done, Task, Wait
+from beads_workers.core.base.wire import Done, Task, Wait
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records import landing as ld
+from beads_workers.core.records.issues import REMARKS, Standing
+from beads_workers.core.records.journal import Entry, Record, decode, encode
+from beads_workers.core.records.landing import LAND_ASK
+from beads_workers.core.requests.answer import AnsweredInTracker
+from beads_workers.core.requests.approve import ApprovedByPerson
+from beads_workers.core.requests.reject import RejectedByPerson
+from beads_workers.core.requests.retry import RetryAskedFor
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, Command, Send, Spawn, TellLander, Write
+from beads_workers.core.schedule.events import ConnId, Event
+from beads_workers.core.views.recovery import RecoveryState, left_over, recovery_state, replay
 from beads_workers.trackers.issue import TrackerIssue
 from beads_workers.trackers.settlement_rules import Ownership
 from tests.contracts.memory import MemorySource, MemoryTracker

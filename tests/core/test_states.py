@@ -6,7 +6,7 @@ from enum import Enum
 
 import pytest
 
-from beads_workers.core.states import (
+from beads_workers.core.base.states import (
     CONNECTION,
     ISSUE,
     RUN,

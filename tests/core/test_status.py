@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.model import IssueId
-from beads_workers.core.policy import Policy
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Result
+from beads_workers.core.records import journal as rec
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.snapshot import Board
-from beads_workers.core.source import Result
-from beads_workers.core.status import status
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 from tests.core.playbook import BEGAN, EPOCH, Play, cancelled, done, failed, lost, ready
 
 PROMISED: dict[str, set[str]] = {

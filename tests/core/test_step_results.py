@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.worker import failure, last_line, timed_out
-from beads_workers.core.worker_events import StepAnswered, StepEnded, StepNotStarted
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Outcome, OutcomeKind
+from beads_workers.core.base.plans import Step, StepKind
+from beads_workers.core.workers.worker import failure, last_line, timed_out
+from beads_workers.core.workers.worker_events import StepAnswered, StepEnded, StepNotStarted
 
 RUN = Step(StepKind.RUN, ("tool", "x"))
 

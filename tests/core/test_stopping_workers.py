@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core import worker_events as wev
-from beads_workers.core.commands import Command, Spawn, Write
-from beads_workers.core.model import Call, Outcome, OutcomeKind
-from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.wire import Done, Failed, Shutdown, encode, parse
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Call, Outcome, OutcomeKind
+from beads_workers.core.base.plans import Step, StepKind
+from beads_workers.core.base.wire import Done, Failed, Shutdown, encode, parse
+from beads_workers.core.records import journal as rec
+from beads_workers.core.schedule.commands import Command, Spawn, Write
+from beads_workers.core.workers import worker_events as wev
 from tests.core.playbook import Play, done, failed, lost, of, ready, sent_messages, task_of
 from tests.core.test_worker import CONNECTED, GRACE, KILL, TERM, Playbook, busy, cancel, task
 

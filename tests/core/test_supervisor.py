@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, KillWorker, Spawn
+from beads_workers.core.base import limits
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.states import RunState
+from beads_workers.core.base.wire import Shutdown
+from beads_workers.core.records import journal as rec
 from beads_workers.core.requests.scale import ScaleAsked
-from beads_workers.core.source import Action
-from beads_workers.core.states import RunState
-from beads_workers.core.wire import Shutdown
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, KillWorker, Spawn
 from tests.core.playbook import Play, done, lost, notes, of, ready, records, sent_messages
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, FoundTasks
-from beads_workers.core.events import TaskFilter
-from beads_workers.core.issues import Standing
-from beads_workers.core.journal import Checkpointed, PutOnHold
-from beads_workers.core.model import Arguments, Call, IssueId, Job, OutcomeKind
-from beads_workers.core.policy import Policy
-from beads_workers.core.queries import message_of
-from beads_workers.core.source import Action
-from beads_workers.core.wire import Cancel
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Arguments, Call, IssueId, Job, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.wire import Cancel
+from beads_workers.core.records.issues import Standing
+from beads_workers.core.records.journal import Checkpointed, PutOnHold
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, FoundTasks
+from beads_workers.core.schedule.events import TaskFilter
+from beads_workers.core.schedule.queries import message_of
 from tests.core.playbook import (
     EPOCH,
     Play,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.text import as_shown, columns, counted, json_line, printable
+from beads_workers.core.base.text import as_shown, columns, counted, json_line, printable
 
 OBEYED = "\x1b\x07\x7f\x9b\u202e\u2066\u200f\r"
 

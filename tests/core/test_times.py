@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.times import read_time, write_time
+from beads_workers.core.base.times import read_time, write_time
 
 NOON = 1735732800.0  # 2025-01-01T12:00:00Z
 YEARS = st.integers(-2_000_000_000_000_000, 8_000_000_000_000_000)

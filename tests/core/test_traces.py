@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.commands import Command
-from beads_workers.core.journal import Started
-from beads_workers.core.recovery import recovery_state
-from beads_workers.core.settings import Tracing
-from beads_workers.core.traces import SpanContext, Traces, parse, variables
-from beads_workers.core.wire import Task
+from beads_workers.core.base.settings import Tracing
+from beads_workers.core.base.traces import SpanContext, Traces, parse, variables
+from beads_workers.core.base.wire import Task
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Started
+from beads_workers.core.schedule.commands import Command
+from beads_workers.core.views.recovery import recovery_state
 from tests.core.playbook import Play, done, failed, job, ready, records, sent_messages
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

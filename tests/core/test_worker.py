@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from beads_workers.core import limits, wire
-from beads_workers.core import worker_events as ev
-from beads_workers.core.limits import SELF_CLAIM_CALL_SECONDS
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
-from beads_workers.core.settings import Work
-from beads_workers.core.states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
-from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.base import limits, wire
+from beads_workers.core.base.limits import SELF_CLAIM_CALL_SECONDS
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.plans import NotRunnable, Plan, Step, StepKind
+from beads_workers.core.base.settings import Work
+from beads_workers.core.base.states import WORKER, WorkerReaction, WorkerState, WorkerStimulus
+from beads_workers.core.workers import worker_events as ev
+from beads_workers.core.workers.worker import WorkerHalf
 
 CLAIM = Step(StepKind.CLAIM, ("bd", "update"))
 RUN = Step(StepKind.RUN, ("work",))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits, wire
-from beads_workers.core import worker_events as wev
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId
-from beads_workers.core.status import status
+from beads_workers.core.base import limits, wire
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.events import ConnId
+from beads_workers.core.views.status import status
+from beads_workers.core.workers import worker_events as wev
 from tests.core.playbook import Play, notes, sent_messages
 from tests.core.test_worker import CONNECTED, OK, WAIT, Playbook, task
 

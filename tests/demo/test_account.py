@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from beads_workers.cli.throwaway import Promise, what_was_checked
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
 from beads_workers.demo.account import OUTCOMES, DemoAccount, Killed, promises, what_was_seen
 from beads_workers.demo.backlog import BACKLOG, ItemFate
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import status
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 from beads_workers.demo.backlog import BACKLOG, RELEASE, WORKERS, ItemFate, of_fate
 from beads_workers.demo.captions import HOLD_SECONDS_MIN, WIDTH, Narrator, hold_seconds
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.assignment import AgentSpec, Assignment, write_assignment
-from beads_workers.core.receipts import Receipt, read_receipt
-from beads_workers.core.settings import AgentRules
+from beads_workers.core.base.settings import AgentRules
+from beads_workers.core.records.assignment import AgentSpec, Assignment, write_assignment
+from beads_workers.core.records.receipts import Receipt, read_receipt
 from beads_workers.runtime.usage_file import read_usage
 from tests.agents_api import ModelApi
 from tests.support import warm

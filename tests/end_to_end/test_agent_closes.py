@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from tests.support.agent_projects import AgentBdProject, AgentProject
 from tests.support.bd import NEW, OLD

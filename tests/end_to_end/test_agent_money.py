@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.receipts import Receipt, read_receipt
+from beads_workers.core.records.receipts import Receipt, read_receipt
 from beads_workers.runtime.usage_file import read_usage
 from tests.end_to_end.test_agent_fleets import AgentProject
 from tests.support.fleet import Fleet, until

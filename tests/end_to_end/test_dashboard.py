@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.status import FRAME_SECONDS
+from beads_workers.core.views.status import FRAME_SECONDS
 from tests.end_to_end.conftest import StartFleet
 from tests.end_to_end.test_landing import repository
 from tests.support.embedded import EmbeddedProject

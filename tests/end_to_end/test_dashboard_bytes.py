@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from beads_workers.core.text import columns
+from beads_workers.core.base.text import columns
 from tests.support.embedded import EmbeddedProject
 from tests.support.screens import on_pty
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from beads_workers.core.times import read_time
+from beads_workers.core.base.times import read_time
 from beads_workers.integrations.envelopes.wire import schema
 from tests.end_to_end.conftest import StartFleet
 from tests.integrations.envelopes.test_fold import WAYS

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import BdProject
 from tests.support.embedded import EmbeddedProject

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import limits
+from beads_workers.core.base import limits
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.end_to_end.test_crowds import connect
 from tests.support.embedded import EmbeddedProject

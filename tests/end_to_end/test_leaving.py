@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import limits
+from beads_workers.core.base import limits
 from beads_workers.runtime import sessions
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from tests.end_to_end.conftest import Ran, StartFleet

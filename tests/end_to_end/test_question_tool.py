@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.assignment import Assignment
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.assignment import Assignment
+from beads_workers.core.records.receipts import Receipt
 from tests.agents_api import ModelApi
 from tests.end_to_end.test_agent_attempts import Attempts
 from tests.end_to_end.test_questions import OPTIONS, asked, ends, its_second_is_over

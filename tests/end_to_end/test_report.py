@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.history import fold
+from beads_workers.core.views.history import fold
 from beads_workers.ui.report_html import page
 from tests.end_to_end.conftest import StartFleet
 from tests.support.browser import Browser

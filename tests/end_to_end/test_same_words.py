@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import journal as rec
+from beads_workers.core.records import journal as rec
 from beads_workers.ui.backlog import issue_rows, of_snapshot
 from beads_workers.ui.viewer import Look, Pane, Part, rows_of
 from beads_workers.ui.words import OUTCOME_WORDS, began_at

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.limits import POLL_SECONDS
+from beads_workers.core.base.limits import POLL_SECONDS
 from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.embedded import EmbeddedProject

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import OutcomeKind
+from beads_workers.core.base.model import OutcomeKind
 from beads_workers.executors.functions import TRACE_CHARS_MAX, Caller, CallResult
 from beads_workers.executors.retry import Retry
 

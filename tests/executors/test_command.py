@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import Call, IssueId, OutcomeKind, Script
-from beads_workers.core.plain import from_plain
-from beads_workers.core.plans import NotRunnable, Plan, StepKind
-from beads_workers.core.scripts import Context, to_payload
-from beads_workers.core.settings import Agent, Work, WorkerSettings, WorktreeRules, Worktrees
-from beads_workers.core.wire import Task
+from beads_workers.core.base.model import Call, IssueId, OutcomeKind, Script
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.plans import NotRunnable, Plan, StepKind
+from beads_workers.core.base.scripts import Context, to_payload
+from beads_workers.core.base.settings import Agent, Work, WorkerSettings, WorktreeRules, Worktrees
+from beads_workers.core.base.wire import Task
 from beads_workers.executors.command import (
     TITLE_CHARS_MAX,
     check_command,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import is_module_name
+from beads_workers.core.base.model import is_module_name
 from beads_workers.executors.functions import NotCallable, resolve
 
 ALLOWED = ("shop.tasks", "tools")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import OutcomeKind, Script
-from beads_workers.core.plans import NotRunnable, Step, StepKind
-from beads_workers.core.scripts import ANY_CONTEXT, Context, ResourceLimits
+from beads_workers.core.base.model import OutcomeKind, Script
+from beads_workers.core.base.plans import NotRunnable, Step, StepKind
+from beads_workers.core.base.scripts import ANY_CONTEXT, Context, ResourceLimits
 from beads_workers.executors.scripts import limited, script_steps
 
 SHELL = Context("shell", ("sh",))

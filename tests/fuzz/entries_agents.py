@@ -15,7 +15,7 @@ from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.planted import risky_part
 from beads_workers.agents.totals import from_object
 from beads_workers.agents.verdict import RunEnding, Verdict
-from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.core.base.framing import ProtocolError, parse_object
 from tests.agents.adapters.test_claude import REJECTED, error
 from tests.agents.streams import GOOD
 from tests.fuzz import inputs

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.attempts import review
-from beads_workers.core.landing import Add, Landed, Refused, from_line
-from beads_workers.core.plain import BAD_VALUE, from_plain
-from beads_workers.core.receipts import Receipt, read_receipt, to_json
+from beads_workers.core.base.plain import BAD_VALUE, from_plain
+from beads_workers.core.records.landing import Add, Landed, Refused, from_line
+from beads_workers.core.records.receipts import Receipt, read_receipt, to_json
 from beads_workers.runtime.account_file import AccountFile
 from beads_workers.runtime.usage_file import read_usage
 from beads_workers.worktrees.git import is_object
@@ -198,10 +198,10 @@ PARSERS = [
            kept_holds, {"believes what is there": _any_kept}),
     Parser("ledger", ("worktrees/ledger.py",), _ledger, objects(LEDGER), ledger_holds,
            {"takes any name": _any_name}),
-    Parser("landing", ("core/landing.py",), from_line, objects(LANDING), landing_holds,
+    Parser("landing", ("core/records/landing.py",), from_line, objects(LANDING), landing_holds,
            {"takes the fields as they come": _any_fields}),
-    Parser("receipts", ("core/receipts.py",), read_receipt, objects([RECEIPT]), receipt_holds,
-           {"believes what it is told": _believes}),
+    Parser("receipts", ("core/records/receipts.py",), read_receipt, objects([RECEIPT]),
+           receipt_holds, {"believes what it is told": _believes}),
     Parser("usage of attempts", ("runtime/usage_file.py",), read_usage, objects(USAGE),
            usage_holds, {"believes every line": _first_line}),
     Parser("accounts of a user", ("runtime/account_file.py",), _changed, objects([ACCOUNTS]),

@@ -8,8 +8,8 @@ from typing import Any
 
 from beads_workers.conformance import schemas
 from beads_workers.conformance.link import Breach, PeerLink
-from beads_workers.core import wire
-from beads_workers.core.framing import ProtocolError
+from beads_workers.core.base import wire
+from beads_workers.core.base.framing import ProtocolError
 from tests.fuzz.entries_wire import MESSAGES
 from tests.fuzz.inputs import objects
 from tests.fuzz.parser import Parser, require

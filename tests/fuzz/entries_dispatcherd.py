@@ -7,8 +7,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from beads_workers.core.framing import ProtocolError, parse_object
-from beads_workers.core.plain import from_plain, to_plain
+from beads_workers.core.base.framing import ProtocolError, parse_object
+from beads_workers.core.base.plain import from_plain, to_plain
 from beads_workers.integrations.dispatcherd import configuration, spool, wire, wire_chunks
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
 from tests.fuzz.inputs import as_json, hostile, hostile_object, objects

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core import limits
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import Outcome, OutcomeKind
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import Outcome, OutcomeKind
 from beads_workers.executors.functions import NOTHING, CallResult
 from beads_workers.runtime.functions import (
     CallAnswer,

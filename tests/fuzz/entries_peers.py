@@ -7,8 +7,8 @@ import struct
 from random import Random
 from typing import Any
 
-from beads_workers.core import times
-from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.core.base import times
+from beads_workers.core.base.framing import ProtocolError, parse_object
 from beads_workers.integrations.envelopes import wire
 from beads_workers.integrations.envelopes.fold import to_envelope, to_issue
 from beads_workers.integrations.envelopes.wire import JobState, from_fields, to_fields
@@ -233,6 +233,6 @@ PARSERS = [
            hostile(_envelope), envelopes_hold, {"trusts types": _trusting}),
     Parser("submissions", ("integrations/envelopes/wire.py",), wire.read_submission,
            hostile(_submission), submissions_hold, {"any state": _any_state}),
-    Parser("rrq times", ("core/times.py",), times.read_time, hostile(texts(TIME_PIECES, 5)),
+    Parser("rrq times", ("core/base/times.py",), times.read_time, hostile(texts(TIME_PIECES, 5)),
            times_hold, {"any range": _lenient}),
 ]  # fmt: skip

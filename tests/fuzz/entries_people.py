@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 
 from beads_workers.cli import config
 from beads_workers.cli.errors import CommandError
-from beads_workers.core import hours, limits, text
-from beads_workers.core.times import parse_duration
-from beads_workers.core.wire import Task
-from beads_workers.core.worker import last_line
+from beads_workers.core.base import limits, text
+from beads_workers.core.base.times import parse_duration
+from beads_workers.core.base.wire import Task
+from beads_workers.core.schedule import hours
+from beads_workers.core.workers.worker import last_line
 from beads_workers.executors import command
 from beads_workers.options import KEYS
 from beads_workers.ui.keys import KeyParser
@@ -274,16 +275,16 @@ def commands_hold(spelt: Any, data: bytes) -> None:
 PARSERS = [
     Parser("keys", ("ui/keys.py",), KeyParser, texts(KEYS_SENT), keys_hold,
            {"half a character": HalfCharacters}),
-    Parser("shown", ("core/text.py",), text.printable, texts(SHOWN), shown_holds,
+    Parser("shown", ("core/base/text.py",), text.printable, texts(SHOWN), shown_holds,
            {"old controls": _raw_colours}),
-    Parser("last-line", ("core/worker.py",), last_line, texts(SHOWN), last_line_holds,
+    Parser("last-line", ("core/workers/worker.py",), last_line, texts(SHOWN), last_line_holds,
            {"the last of all": lambda tail: tail.rstrip("\n").rpartition("\n")[2][:2000]}),
     Parser("settings-file", ("cli/config.py",), _read, hostile(texts(TOML, 6), TOML), settings_hold,
            {"any number": _trusts_toml}),
     Parser("options", ("options.py",), KEYS, hostile(_option, OPTION_PIECES), options_hold,
            {"any duration": dict.fromkeys(KEYS, _Unbounded())}),
-    Parser("moments", ("core/hours.py",), hours.read_moment, hostile(texts(MOMENT_PIECES, 3)),
-           moments_hold, {"any date": _any_date}),
+    Parser("moments", ("core/schedule/hours.py",), hours.read_moment,
+           hostile(texts(MOMENT_PIECES, 3)), moments_hold, {"any date": _any_date}),
     Parser("commands", ("executors/command.py",), command.spelt_for_scripts, texts(WORDS),
            commands_hold, {"as they are": tuple}),
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from beads_workers.core.redaction import UnsafePath, parts_below
+from beads_workers.core.base.redaction import UnsafePath, parts_below
 from beads_workers.integrations.hero.connection import RedisAddress, read_url
 from beads_workers.integrations.hero.options import HeroTable, read_hero
 from tests.fuzz.inputs import objects, texts
@@ -107,7 +107,7 @@ def _hasty(value: Any) -> HeroTable:
 
 
 PARSERS = [
-    Parser("log paths", ("core/redaction.py",), parts_below,
+    Parser("log paths", ("core/base/redaction.py",), parts_below,
            texts([path.encode() for path in PATHS], 3), paths_hold,
            {"only the beginning": _hopeful}),
     Parser("redis urls", ("integrations/hero/connection.py",), read_url,

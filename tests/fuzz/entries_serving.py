@@ -8,9 +8,9 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from beads_workers.core.events import ConnId
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.schedule.events import ConnId
 from beads_workers.integrations.rrq import request_table, wire
 from beads_workers.integrations.rrq.wire import FrameReader, parse
 from tests.fuzz.inputs import any_of, as_json, hostile, hostile_object

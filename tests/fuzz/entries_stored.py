@@ -7,20 +7,21 @@ from dataclasses import asdict, fields
 from random import Random
 from typing import Any
 
-from beads_workers.core import journal, wire
-from beads_workers.core import journal as rec
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.history import fold
-from beads_workers.core.journal import KINDS, Entry
-from beads_workers.core.landing import Add, GatedAhead, Mend
-from beads_workers.core.model import Arguments
-from beads_workers.core.money import Spend
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.receipts import Receipt
-from beads_workers.core.recovery import RecoveryState, read_spool, recovery_state, replay
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import status
-from beads_workers.core.wire import Done, Failed
+from beads_workers.core.base import wire
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import Arguments
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.base.wire import Done, Failed
+from beads_workers.core.records import journal
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import KINDS, Entry
+from beads_workers.core.records.landing import Add, GatedAhead, Mend
+from beads_workers.core.records.money import Spend
+from beads_workers.core.records.receipts import Receipt
+from beads_workers.core.views.history import fold
+from beads_workers.core.views.recovery import RecoveryState, read_spool, recovery_state, replay
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 from beads_workers.integrations.envelopes.fold import Envelopes
 from beads_workers.integrations.envelopes.wire import from_fields, to_fields
 from beads_workers.runtime.run_directory import RunInfo, read_info
@@ -273,22 +274,22 @@ def _known_kinds(told: str) -> Any:
 
 
 PARSERS = [
-    Parser("journal-line", ("core/journal.py", "runtime/journal.py"), journal.decode,
+    Parser("journal-line", ("core/records/journal.py", "runtime/journal.py"), journal.decode,
            hostile(_line), line_holds,
            {"believes types": _unchecked, "one kind of damage": _of_old}),
     Parser(
         "journal-folds",
         (
-            *("core/snapshot.py", "core/recovery.py", "core/history.py", "core/status.py"),
+            *(f"core/views/{name}.py" for name in ("snapshot", "recovery", "history", "status")),
             "integrations/envelopes/fold.py",
-            "core/inflight.py",
+            "core/schedule/inflight.py",
         ),
         journal.decode,
         _journal,
         folds_hold,
         {"refuses what is odd": _out_of_order},
     ),
-    Parser("last-words", ("core/recovery.py",), read_spool, hostile(_words), words_hold,
+    Parser("last-words", ("core/views/recovery.py",), read_spool, hostile(_words), words_hold,
            {"whoever says it": _whoever, "messages only": _uncaught}),
     Parser("worktree-records", ("worktrees/records.py",), read_record, objects([RECORD]),
            flat_holds, {"any types": _as_it_is}),

@@ -6,9 +6,9 @@ import json
 from random import Random
 from typing import Any
 
-from beads_workers.core.framing import ProtocolError, parse_object
-from beads_workers.core.source import SourceError
-from beads_workers.core.text import json_line
+from beads_workers.core.base.framing import ProtocolError, parse_object
+from beads_workers.core.base.source import SourceError
+from beads_workers.core.base.text import json_line
 from beads_workers.trackers.bd import source, tracker
 from beads_workers.trackers.bd.calls import BdResult, plain
 from beads_workers.trackers.issue import (

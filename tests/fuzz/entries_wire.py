@@ -9,9 +9,9 @@ from typing import Any
 
 from beads_workers.cli.client import ControlClient
 from beads_workers.cli.errors import CommandError
-from beads_workers.core import framing, limits, wire
-from beads_workers.core.events import StopAsked, Ticket
-from beads_workers.core.wire import Batch, Done, Failed, Message, Priority, Ready, Task
+from beads_workers.core.base import framing, limits, wire
+from beads_workers.core.base.wire import Batch, Done, Failed, Message, Priority, Ready, Task
+from beads_workers.core.schedule.events import StopAsked, Ticket
 from beads_workers.runtime import control_socket
 from tests.fuzz.inputs import any_of, as_json, cuts, hostile, hostile_object, objects, texts
 from tests.fuzz.parser import Parser, require, well_typed
@@ -295,13 +295,13 @@ def _several(rng: Random) -> bytes:
 PARSERS = [
     Parser(
         "framing",
-        ("core/framing.py",),
+        ("core/base/framing.py",),
         framing.LineReader,
         texts([b"\n", b"\r\n", b"{}", b"a", b" ", b"x" * 39, b"x" * 40, b"x" * 41, b"y" * 17], 16),
         framing_holds,
         {"forgets a line's end": Rescanner, "no limit": Hoarder},
     ),
-    Parser("messages", ("core/wire.py", "core/framing.py"), wire.parse, objects(MESSAGES),
+    Parser("messages", ("core/base/wire.py", "core/base/framing.py"), wire.parse, objects(MESSAGES),
            messages_hold,
            {"trusts a type": _trusting, "no limit to a wait": _lenient, "any size": _any_size}),
     Parser("requests", ("runtime/control_socket.py",), _event_of, hostile(_control), requests_hold,

@@ -20,7 +20,7 @@ not among them: most have nothing to do with outside input, so what they read is
 EXEMPT = {
     "checks/agents.py": "a login that is shown as text; anything else than an object says nothing",
     "checks/verify.py": "files of the user's project; what cannot be read proposes nothing",
-    "core/assignment.py": "what our own worker hands to our own program",
+    "core/records/assignment.py": "what our own worker hands to our own program",
     "attempts/hook.py": "the call of a tool as claude tells it; what it is not, is let pass",
     "attempts/ask_hook.py": "the same of a question; what it is not, is not decided",
     "ui/agents.py": "one time of ours in a snapshot; anything else is shown as it is",
@@ -32,7 +32,7 @@ EXEMPT = {
     "runtime/live_page.py": "the file of our own server, which nobody else can write",
     "cli/web.py": "its own file, which nobody else can read, and the first line of its own child",
     "cli/review.py": "its own file: which commits were shown; what it is not, was not shown",
-    "core/source.py": "times of comments; one that is no time is left out, which is a test",
+    "core/base/source.py": "times of comments; one that is no time is left out, which is a test",
     "runtime/within_attempt.py": "run.json of a run whose lock it has looked at",
     "runtime/endings.py": "ended.json, which is written in one step; only 'object' is asked",
     "cli/fleet.py": "run.json, for the pid of a run that is known to live",

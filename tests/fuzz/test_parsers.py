@@ -75,8 +75,8 @@ def test_what_fails_is_made_as_small_as_it_can_be() -> None:
 
 
 def test_a_field_of_another_type_than_it_is_annotated_with_is_found() -> None:
-    from beads_workers.core.model import IssueId
-    from beads_workers.core.wire import Done, Wait
+    from beads_workers.core.base.model import IssueId
+    from beads_workers.core.base.wire import Done, Wait
 
     well_typed(Done(IssueId("bw-1"), "W1", 3))
     for wrong in (Wait(1.5), Done(IssueId("bw-1"), "W1", True)):  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import landing
+from beads_workers.core.records import landing
 from tests.support import warm
 
 ROOT = Path(__file__).parent.parent.parent

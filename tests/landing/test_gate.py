@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.landing import LanderSettings
+from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GateProcess, GateResult, Verdicts, start_gate
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import landing_folder

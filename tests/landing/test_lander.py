@@ -13,8 +13,8 @@ from random import Random
 
 import pytest
 
-from beads_workers.core.journal import Entry, Started, encode
-from beads_workers.core.landing import (
+from beads_workers.core.records.journal import Entry, Started, encode
+from beads_workers.core.records.landing import (
     Add,
     After,
     CancelLanding,

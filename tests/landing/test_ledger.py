@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from beads_workers.checks.landing import unsigned
-from beads_workers.core.commit_form import CommitForm
-from beads_workers.core.landing import Add, LanderWarned
-from beads_workers.core.receipts import INDEPENDENT
+from beads_workers.core.base.commit_form import CommitForm
+from beads_workers.core.records.landing import Add, LanderWarned
+from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.landing.left import LeftBranch, states
 from beads_workers.landing.repository import CannotLand, LandingRepository
 from beads_workers.landing.train import Coupled

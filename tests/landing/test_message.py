@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.commit_form import SUBJECT_COLUMNS, CommitForm, shortened, wrapped
-from beads_workers.core.landing import Add
+from beads_workers.core.base.commit_form import SUBJECT_COLUMNS, CommitForm, shortened, wrapped
+from beads_workers.core.records.landing import Add
 from beads_workers.landing.message import (
     AgentCommit,
     Message,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from beads_workers.checks.landing import refused_ledger
-from beads_workers.core import landing
-from beads_workers.core.commit_form import CommitForm
+from beads_workers.core.base.commit_form import CommitForm
+from beads_workers.core.records import landing
 from beads_workers.landing.repository import CannotLand
 from beads_workers.landing.undo import Undo
 from beads_workers.worktrees.ledger import entries, ledger_ref

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.landing import Into
+from beads_workers.core.records.landing import Into
 from beads_workers.landing.repository import (
     PINS,
     CannotLand,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.landing import GoOn, LandingPaused, settings_to_line
-from beads_workers.core.plain import from_plain
-from beads_workers.core.settings import Sight
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.settings import Sight
+from beads_workers.core.records.landing import GoOn, LandingPaused, settings_to_line
 from beads_workers.landing.sees.again import REFUSED
 from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.sees.run import prove

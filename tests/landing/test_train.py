@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.commit_form import CommitForm
-from beads_workers.core.landing import Add
-from beads_workers.core.settings import LANDING_STYLES
+from beads_workers.core.base.commit_form import CommitForm
+from beads_workers.core.base.settings import LANDING_STYLES
+from beads_workers.core.records.landing import Add
 from beads_workers.landing.repository import LandingRepository
 from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
 from beads_workers.worktrees.git import GitError

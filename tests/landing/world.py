@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.landing import Add, LanderSettings
-from beads_workers.core.settings import Landing, WorktreeRules, Worktrees
+from beads_workers.core.base.settings import Landing, WorktreeRules, Worktrees
+from beads_workers.core.records.landing import Add, LanderSettings
 from beads_workers.executors.files import branch_part
 from beads_workers.landing.repository import LandingRepository
 from tests.support.repository import IDENTITY, git, make_repository

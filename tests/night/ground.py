@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.receipts import Receipt, read_receipt
+from beads_workers.core.records.receipts import Receipt, read_receipt
 from beads_workers.runtime import sessions
 from tests.agents_api import ModelApi
 from tests.support.agent_projects import AgentBdProject, AgentProject

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.receipts import Receipt, Tokens, read_receipt
+from beads_workers.core.records.receipts import Receipt, Tokens, read_receipt
 from beads_workers.runtime import sessions
 from beads_workers.runtime.usage_file import read_usage
 from tests.agents_api import Tokens as Metered

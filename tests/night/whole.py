@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from beads_workers.core.history import FAILURES
+from beads_workers.core.views.history import FAILURES
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.records import Records
 from tests.night.answering import RESUMES

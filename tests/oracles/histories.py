@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import status
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 from beads_workers.runtime.journal_file import entry_of, read_journal
 from tests.oracles.calls import SCRATCH, call
 from tests.oracles.journals import HOST, KEPT

@@ -13,10 +13,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from beads_workers.core.commands import Write
-from beads_workers.core.model import Arguments
-from beads_workers.core.plain import to_plain
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.base.model import Arguments
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.records.receipts import Receipt
+from beads_workers.core.schedule.commands import Write
 
 TAGS: dict[str, str] = {
     "Acceptor": "Door",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.journal import Finished
+from beads_workers.core.records.journal import Finished
 from beads_workers.runtime.journal_file import read_journal
 from tests.oracles.__main__ import compared
 from tests.oracles.journals import BYTES_MAX, KEPT, names

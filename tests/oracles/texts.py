@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import wire as message_types
-from beads_workers.core.journal import KINDS, Entry, encode
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import status
-from beads_workers.core.wire import encode as encode_message
+from beads_workers.core.base import wire as message_types
+from beads_workers.core.base.wire import encode as encode_message
+from beads_workers.core.records.journal import KINDS, Entry, encode
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 from beads_workers.registry import COMMANDS
 from tests.oracles.calls import ROOT, call
 from tests.simulation.journal import Journal

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.commands import Command
-from beads_workers.core.events import Event
-from beads_workers.core.journal import Entry
 from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.schedule.commands import Command
+from beads_workers.core.schedule.events import Event
 from tests.oracles.notation import neutral
 from tests.simulation import journal as simulated
 from tests.simulation.mutants import Mutant

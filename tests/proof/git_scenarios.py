@@ -22,11 +22,11 @@ from typing import Any, ClassVar
 
 from beads_workers.attempts.deliver import deliver
 from beads_workers.attempts.run import AgentAttempt, not_begun
-from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer, Mend
-from beads_workers.core.landing import Add, Landed, LanderSettings, Refused
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.receipts import Receipt
-from beads_workers.core.settings import Landing, LandingRules, Worktrees
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.settings import Landing, LandingRules, Worktrees
+from beads_workers.core.records.assignment import AgentSpec, Assignment, AttemptAnswer, Mend
+from beads_workers.core.records.landing import Add, Landed, LanderSettings, Refused
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.runtime import sessions
 from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.git import GitError

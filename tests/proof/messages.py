@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.core.commit_form import TRAILERS_KEPT, CommitForm
-from beads_workers.core.landing import Add, Idle, LandingPaused
+from beads_workers.core.base.commit_form import TRAILERS_KEPT, CommitForm
+from beads_workers.core.records.landing import Add, Idle, LandingPaused
 from beads_workers.landing.message import AgentCommit, landed_message, our_trailers, sealed
 from beads_workers.worktrees.ledger import LandedCommit
 from tests.landing.program import Program

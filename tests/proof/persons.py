@@ -27,10 +27,10 @@ from pathlib import Path
 
 from beads_workers.attempts.work import Workplace
 from beads_workers.checks.worktrees import checked_out
-from beads_workers.core.journal import Entry, Finished, Started, encode
-from beads_workers.core.landing import Add
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.settings import FleetSettings, Work
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.settings import FleetSettings, Work
+from beads_workers.core.records.journal import Entry, Finished, Started, encode
+from beads_workers.core.records.landing import Add
 from beads_workers.landing.left import elsewhere
 from beads_workers.landing.repository import LandingRepository, Trespass, Unclear
 from beads_workers.landing.train import Coupled

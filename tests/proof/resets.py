@@ -30,14 +30,14 @@ from beads_workers.agents.adapter import load
 from beads_workers.agents.events import Tally
 from beads_workers.agents.texts import PASSED_SECONDS
 from beads_workers.agents.verdict import RunEnding
-from beads_workers.core.accounts import Accounts
-from beads_workers.core.commands import Write
-from beads_workers.core.effects import Effects
-from beads_workers.core.events import AccountTold, Event
-from beads_workers.core.journal import AccountClosed, AccountOpened
-from beads_workers.core.model import IssueId
-from beads_workers.core.receipts import AccountId, Candidate, Receipt, read_receipt, to_json
-from beads_workers.core.settings import ProbePace
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.settings import ProbePace
+from beads_workers.core.records.journal import AccountClosed, AccountOpened
+from beads_workers.core.records.receipts import AccountId, Candidate, Receipt, read_receipt, to_json
+from beads_workers.core.schedule.accounts import Accounts
+from beads_workers.core.schedule.commands import Write
+from beads_workers.core.schedule.effects import Effects
+from beads_workers.core.schedule.events import AccountTold, Event
 from beads_workers.runtime.account_file import AccountFile, SharedAccounts
 
 PROMISE = "no account is closed for longer than its provider and one probe, nor asked more often"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from beads_workers.checks.verify import propose
-from beads_workers.core.settings import Sight
+from beads_workers.core.base.settings import Sight
 from beads_workers.landing.gate import GateOrder, Verdicts, start_gate
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import landing_folder

@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from beads_workers.attempts.work import CannotCommit, Workplace
-from beads_workers.core.landing import Add, LanderSettings
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.landing import Add, LanderSettings
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.undo import Undo
 from beads_workers.worktrees import pool

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.accounts import Account, Accounts
-from beads_workers.core.receipts import Closed
+from beads_workers.core.records.receipts import Closed
+from beads_workers.core.schedule.accounts import Account, Accounts
 from tests.proof.resets import FORMS, Case, Fleet, cases, main, wrong
 from tests.support.shares import examples
 

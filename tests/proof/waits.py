@@ -20,19 +20,19 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from beads_workers.core import events as ev
-from beads_workers.core import landing as ld
-from beads_workers.core.commands import Answer, Command
-from beads_workers.core.issues import Standing
-from beads_workers.core.journal import Checkpointed
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.ready import PARENT_CHILD
-from beads_workers.core.recovery import recovery_state
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.ready import PARENT_CHILD
+from beads_workers.core.base.source import EditableSource, IssueEdit, Source
+from beads_workers.core.records import landing as ld
+from beads_workers.core.records.issues import Standing
+from beads_workers.core.records.journal import Checkpointed
 from beads_workers.core.requests.answer import AnsweredInTracker
 from beads_workers.core.requests.approve import ApprovedByPerson
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import EditableSource, IssueEdit, Source
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, Command
+from beads_workers.core.views.recovery import recovery_state
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.tracker_thread import TrackerThread
 from tests.contracts.trackers import NOBODY, TRACKERS, Tracker

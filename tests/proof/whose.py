@@ -24,8 +24,9 @@ from pathlib import Path
 import pytest
 
 from beads_workers.attempts.run import AgentAttempt
-from beads_workers.core.assignment import AgentSpec, Assignment, AttemptAnswer
-from beads_workers.core.landing import (
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.records.assignment import AgentSpec, Assignment, AttemptAnswer
+from beads_workers.core.records.landing import (
     GoOn,
     LanderSettings,
     LanderWarned,
@@ -33,7 +34,6 @@ from beads_workers.core.landing import (
     Refused,
     refusal_text,
 )
-from beads_workers.core.model import OutcomeKind
 from beads_workers.landing.queue import GateVerdict, Queue, Refuse, RunGate, WaitingBranch
 from beads_workers.worktrees.removal import tidy_run
 from tests.landing.program import Program

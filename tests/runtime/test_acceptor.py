@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.events import ConditionRecovered, Degraded, Event, Warned
+from beads_workers.core.schedule.events import ConditionRecovered, Degraded, Event, Warned
 from beads_workers.runtime.sockets import Acceptor, Peers, TcpListener
 
 

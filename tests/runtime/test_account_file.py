@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.events import AccountTold, Event, Warned
-from beads_workers.core.journal import AccountClosed, AccountOpened
-from beads_workers.core.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
+from beads_workers.core.records.journal import AccountClosed, AccountOpened
+from beads_workers.core.records.receipts import AccountId, AccountRefusal, AccountTrouble, Closed
+from beads_workers.core.schedule.events import AccountTold, Event, Warned
 from beads_workers.runtime.account_file import AccountFile, SharedAccounts, state_home
 
 ACCOUNT = AccountId("claude-1")
@@ -155,8 +155,8 @@ def test_while_another_one_writes_it_is_told_later(runs: tuple[Run, Run], tmp_pa
 WRITER = """
 import sys, time
 from pathlib import Path
-from beads_workers.core.receipts import Closed
-from beads_workers.core.receipts import AccountRefusal, AccountTrouble
+from beads_workers.core.records.receipts import Closed
+from beads_workers.core.records.receipts import AccountRefusal, AccountTrouble
 from beads_workers.runtime.account_file import AccountFile
 folder, name = sys.argv[1:]
 file, now = AccountFile(Path(folder), name), time.time()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import Call, Outcome, OutcomeKind
+from beads_workers.core.base.model import Call, Outcome, OutcomeKind
 from beads_workers.runtime.functions import CallAnswer, HostExited, HostProcess
 
 TASKS = """

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.model import Script
-from beads_workers.core.scripts import ANY_CONTEXT, Context, to_payload
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Script
+from beads_workers.core.base.scripts import ANY_CONTEXT, Context, to_payload
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench
 from tests.support.peer import wait_for

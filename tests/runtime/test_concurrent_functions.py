@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.settings import Work, WorkerSettings
+from beads_workers.core.base.settings import Work, WorkerSettings
 from beads_workers.executors.files import log_file
 from beads_workers.runtime import sessions
 from beads_workers.runtime.concurrent_functions import run_concurrent

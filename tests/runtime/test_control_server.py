@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core.commands import Answer
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import Frames
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import Frames
 from beads_workers.registry import DECIDING
 from beads_workers.runtime.control_socket import _EVENTS, ControlServer
 from tests.runtime.test_acceptor import FullSelector

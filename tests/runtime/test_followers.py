@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from beads_workers.core.journal import KINDS, Claimed, Entry, Noted, RunChanged, encode, heads
+from beads_workers.core.records.journal import (
+    KINDS,
+    Claimed,
+    Entry,
+    Noted,
+    RunChanged,
+    encode,
+    heads,
+)
 from beads_workers.runtime.control_socket import ALL, NOTHING, PUBLISH_SECONDS, Followers
 
 CLAIMED = encode(Entry(Claimed("bw-1", 'says {"v":1,"e":"run_changed","t":0', 2), 1.0, 1.0))

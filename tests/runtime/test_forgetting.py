@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.records import journal as rec
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.retention import forget

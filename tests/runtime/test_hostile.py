@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.model import Call, Outcome, OutcomeKind
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Call, Outcome, OutcomeKind
 from beads_workers.runtime.functions import CallAnswer, HostExited, HostProcess
 
 TASKS = """

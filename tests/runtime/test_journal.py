@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry, encode
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, encode
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.journal_file import read_journal
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beads_workers.core import journal as rec
-from beads_workers.core.snapshot import Board
+from beads_workers.core.records import journal as rec
+from beads_workers.core.views.snapshot import Board
 from beads_workers.runtime.journal import Journal, Size
 from beads_workers.runtime.journal_file import JournalTail, read_journal, segments
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Resumed, is_repeated
-from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import recovery_state
-from beads_workers.core.snapshot import Board
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Resumed, is_repeated
+from beads_workers.core.views.recovery import recovery_state
+from beads_workers.core.views.snapshot import Board
 from beads_workers.runtime.journal import LOST_SECONDS, Journal, JournalLost, Size
 from beads_workers.runtime.journal_file import following, read_end, read_journal, segments
 from beads_workers.runtime.retention import forget

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.events import Event, Warned
+from beads_workers.core.schedule.events import Event, Warned
 from beads_workers.runtime import sessions
 from beads_workers.runtime.kin import Kin, outlives
 from tests.support.fleet import until

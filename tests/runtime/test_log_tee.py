@@ -11,11 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.limits import OUTPUT_BYTES_MAX
-from beads_workers.core.model import Script
-from beads_workers.core.plans import Plan
-from beads_workers.core.redaction import masked
-from beads_workers.core.scripts import ANY_CONTEXT, Context, LogRoot, ResourceLimits, to_payload
+from beads_workers.core.base.limits import OUTPUT_BYTES_MAX
+from beads_workers.core.base.model import Script
+from beads_workers.core.base.plans import Plan
+from beads_workers.core.base.redaction import masked
+from beads_workers.core.base.scripts import (
+    ANY_CONTEXT,
+    Context,
+    LogRoot,
+    ResourceLimits,
+    to_payload,
+)
 from beads_workers.runtime.output import LogTee
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench

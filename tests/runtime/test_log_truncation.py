@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import limits
+from beads_workers.core.base import limits
 from beads_workers.runtime.output import truncate
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench

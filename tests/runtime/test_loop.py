@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from beads_workers.core.events import ConditionRecovered, Degraded, Event
+from beads_workers.core.schedule.events import ConditionRecovered, Degraded, Event
 from beads_workers.runtime.loop import AGAIN_SECONDS, Conditions, RequiredFolder, judge
 from tests.support.shortage import small_disk
 

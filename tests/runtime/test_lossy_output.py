@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.events import Arrived
-from beads_workers.core.plans import Plan
-from beads_workers.core.wire import Ready
-from beads_workers.core.worker_events import MessageReceived
+from beads_workers.core.base.plans import Plan
+from beads_workers.core.base.wire import Ready
+from beads_workers.core.schedule.events import Arrived
+from beads_workers.core.workers.worker_events import MessageReceived
 from beads_workers.runtime.loop import Mailbox
 from beads_workers.runtime.output import AttemptOutput, CapturedOutput
 from beads_workers.runtime.processes import NOT_KEPT, received_signals

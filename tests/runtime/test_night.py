@@ -12,12 +12,12 @@ import pytest
 from beads_workers.agents.events import Usage
 from beads_workers.agents.totals import Totals
 from beads_workers.checks.night import spent
-from beads_workers.core import journal as rec
-from beads_workers.core.budget import Budget
-from beads_workers.core.model import IssueId
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.receipts import Receipt, Tokens, to_json
-from beads_workers.core.wire import Done
+from beads_workers.core.base.budget import Budget
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.base.wire import Done
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt, Tokens, to_json
 from beads_workers.executors.files import usage_file
 from beads_workers.runtime.night import night_so_far, runs_of_night, unread
 from beads_workers.runtime.result_spool import spool_result

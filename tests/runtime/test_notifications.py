@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
-from beads_workers.core.snapshot import Board
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.views.snapshot import Board
 from beads_workers.runtime import notifications, sessions
 from beads_workers.ui.notices import Notice
 from tests.support.fleet import until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers import progress
-from beads_workers.core.plans import Plan
+from beads_workers.core.base.plans import Plan
 from beads_workers.runtime.output import TAIL_BYTES, AttemptOutput, ProgressFile
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench

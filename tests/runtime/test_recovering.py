@@ -13,12 +13,12 @@ import pytest
 
 from beads_workers.agents.events import Usage
 from beads_workers.agents.totals import Totals
-from beads_workers.core import journal as rec
-from beads_workers.core.events import RecoveryFailed, UsageRead
-from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import RecoveryState, recovery_state
-from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
-from beads_workers.core.wire import Done
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settled, Settlement
+from beads_workers.core.base.wire import Done
+from beads_workers.core.records import journal as rec
+from beads_workers.core.schedule.events import RecoveryFailed, UsageRead
+from beads_workers.core.views.recovery import RecoveryState, recovery_state
 from beads_workers.executors.files import usage_file
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.wire import RETURNED_UNSTARTED, Done, Failed
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.wire import RETURNED_UNSTARTED, Done, Failed
 from beads_workers.runtime.result_spool import FILE, spool_result, words_of
 
 A, B = IssueId("a"), IssueId("b")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import journal as rec
+from beads_workers.core.records import journal as rec
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory, RunInfo, lock_tracker

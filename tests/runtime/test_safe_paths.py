@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.redaction import UnsafePath, parts_below
-from beads_workers.core.scripts import LogRoot
+from beads_workers.core.base.redaction import UnsafePath, parts_below
+from beads_workers.core.base.scripts import LogRoot
 from beads_workers.runtime.output import append, open_to_read
 
 

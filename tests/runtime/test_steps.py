@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.plans import Plan, Step, StepKind
+from beads_workers.core.base.plans import Plan, Step, StepKind
 from beads_workers.runtime.steps import CannotStart, start_step
 from tests.runtime import test_worker
 from tests.runtime.test_worker import Bench

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.framing import Line
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import Line
 from beads_workers.runtime.sockets import Stream, peer_of
 
 Pair = tuple[Stream, socket.socket]

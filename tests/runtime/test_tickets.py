@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.core.commands import Answer
+from beads_workers.core.schedule.commands import Answer
 from beads_workers.runtime.control_socket import Tickets
 
 

@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import RoundTrip
-from beads_workers.core.events import Arrived, RecoveryEnded, RoundTripEnded
-from beads_workers.core.journal import UsageFound
-from beads_workers.core.model import IssueId, Job
-from beads_workers.core.source import (
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId, Job
+from beads_workers.core.base.source import (
     Action,
     Calls,
     CrashedRun,
@@ -26,6 +22,10 @@ from beads_workers.core.source import (
     SourceError,
     Taken,
 )
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import UsageFound
+from beads_workers.core.schedule.commands import RoundTrip
+from beads_workers.core.schedule.events import Arrived, RecoveryEnded, RoundTripEnded
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.tracker_thread import News, PromptTrackerThread, TrackerThread
 from tests.support.fleet import until

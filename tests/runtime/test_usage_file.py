@@ -10,9 +10,9 @@ import pytest
 from beads_workers.agents.adapters.codex import Codex
 from beads_workers.agents.events import Usage
 from beads_workers.agents.totals import Increments, Totals, from_object
-from beads_workers.core.commands import ReadUsage
-from beads_workers.core.model import IssueId
-from beads_workers.core.receipts import Tokens
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.records.receipts import Tokens
+from beads_workers.core.schedule.commands import ReadUsage
 from beads_workers.executors.files import usage_file
 from beads_workers.runtime.usage_file import (
     SessionFile,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from beads_workers.agents.presets import PLAIN_PROMPT
-from beads_workers.core.settings import Agent, Work, WorkerSettings
+from beads_workers.core.base.settings import Agent, Work, WorkerSettings
 from beads_workers.runtime.worker import run_worker
 from tests.support.peer import Peer, fork_worker, gone, wait_for
 

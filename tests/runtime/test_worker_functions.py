@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.settings import Ahead, Work
+from beads_workers.core.base import limits
+from beads_workers.core.base.settings import Ahead, Work
 from beads_workers.runtime.worker import run_worker
 from tests.runtime.test_worker import Bench, bench
 from tests.support.peer import fork_worker, gone, wait_for

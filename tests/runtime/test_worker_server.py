@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import limits
-from beads_workers.core.commands import Send
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId
-from beads_workers.core.wire import Ready, Task, Wait
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.wire import Ready, Task, Wait
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Send
+from beads_workers.core.schedule.events import ConnId
 from beads_workers.runtime.sessions import start_time
 from beads_workers.runtime.worker_server import WorkerServer
 from tests.runtime.test_acceptor import FullSelector

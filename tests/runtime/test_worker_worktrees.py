@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.settings import WorktreeRules, Worktrees
+from beads_workers.core.base.plans import Plan, Step, StepKind
+from beads_workers.core.base.settings import WorktreeRules, Worktrees
 from beads_workers.runtime import sessions
 from beads_workers.runtime.steps import CannotStart, start_step
 from tests.runtime import test_worker

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 import pytest
 
-from beads_workers.core.plain import to_plain
-from beads_workers.core.settings import Work, WorkerSettings
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.settings import Work, WorkerSettings
 from beads_workers.runtime import sessions
 from beads_workers.runtime.zygote import ChildExited, ChildSpawned, ZygoteEvent, start_zygote
 from beads_workers.runtime.zygote_loop import run_zygote, warm_up

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core.settings import Work, WorkerSettings
+from beads_workers.core.base.settings import Work, WorkerSettings
+from beads_workers.core.schedule import events as ev
 from beads_workers.runtime import sessions
 from beads_workers.runtime.zygote import Zygote
 from beads_workers.runtime.zygote_client import ANSWER_SECONDS, EARLY_ENDS_MAX, ZygoteClient

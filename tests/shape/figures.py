@@ -21,16 +21,16 @@ FOLD_FROM = 3
 
 INTEGRATIONS = re.compile("hero|dispatcher|rrq|integrations", re.IGNORECASE)
 
-FATES = ("core/policy.py:fate", "core/policy.py:blamed", "core/policy.py:unlanded")
+FATES = ("core/base/policy.py:fate", "core/base/policy.py:blamed", "core/base/policy.py:unlanded")
 """Where it is decided what becomes of an attempt that has ended. Kept by hand."""
 
 READ_MODELS = (
-    "core/snapshot.py",
-    "core/status.py",
-    "core/history.py",
-    "core/agent_board.py",
-    "core/landing_board.py",
-    "core/facts.py",
+    "core/views/snapshot.py",
+    "core/views/status.py",
+    "core/views/history.py",
+    "core/views/agent_board.py",
+    "core/views/landing_board.py",
+    "core/base/facts.py",
     "integrations/metrics/figures.py",
     "integrations/envelopes/fold.py",
     "integrations/tracing/spans.py",
@@ -173,7 +173,7 @@ def fields(node: ast.ClassDef) -> dict[str, str]:
 
 def text_fields(package: Iterable[Source]) -> list[str]:
     """Fields of records that are texts of JSON, as ``Record.field``."""
-    journal = next(s for s in package if s.file == "core/journal.py")
+    journal = next(s for s in package if s.file == "core/records/journal.py")
     return [
         f"{node.name}.{name}"
         for node in journal.tree.body

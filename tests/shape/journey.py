@@ -18,9 +18,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from beads_workers.core.policy import Policy
-from beads_workers.core.settings import EndRules, FleetSettings, Work
-from beads_workers.core.wire import Done, Task, encode
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.settings import EndRules, FleetSettings, Work
+from beads_workers.core.base.wire import Done, Task, encode
 from beads_workers.runtime.zygote import start_zygote
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from beads_workers.core.journal import Checkpointed, Entry, LandingTip, Record, WorkerJoined
-from beads_workers.core.landing import Add
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import status
+from beads_workers.core.records.journal import Checkpointed, Entry, LandingTip, Record, WorkerJoined
+from beads_workers.core.records.landing import Add
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 
 BRANCHES = 300
 WORKERS = 30

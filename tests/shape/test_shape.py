@@ -57,8 +57,13 @@ def test_one_class_name_means_one_thing(package: list[Source]) -> None:
 
 
 def test_records_are_told_apart_only_where_they_are_shown(package: list[Source]) -> None:
-    """Whoever else wants to know how an issue stands asks the reducer, ``core.issues``."""
-    shown = {"chaos/account.py", "core/history.py", "core/snapshot.py", "demo/account.py"}
+    """Whoever else wants to know how an issue stands asks the reducer, ``core.records.issues``."""
+    shown = {
+        "chaos/account.py",
+        "core/views/history.py",
+        "core/views/snapshot.py",
+        "demo/account.py",
+    }
     # Of branches that runs have left, over several journals: landing/left.py.
     shown |= {"integrations/envelopes/fold.py", "landing/left.py", "ui/lines.py"}
     assert set(figures.folds(package)) <= shown

@@ -1,4 +1,4 @@
-"""An account of each issue from what the journals hold, kept apart from ``core.recovery``.
+"""An account of each issue from what the journals hold, kept apart from ``core.views.recovery``.
 
 Invariant 5: attempts are counted, survive restarts and have a cap; and 1: what was done and
 journalled is never started again.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
-from beads_workers.core.limits import FREE_RETRIES_MAX
-from beads_workers.core.wire import Done, Failed
+from beads_workers.core.base.limits import FREE_RETRIES_MAX
+from beads_workers.core.base.wire import Done, Failed
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

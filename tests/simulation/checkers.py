@@ -7,14 +7,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from beads_workers.core import journal as rec
-from beads_workers.core.commands import Command, HangUp, Send
-from beads_workers.core.events import ConnId, Event, PauseAsked, Received, ResumeAsked
-from beads_workers.core.journal import Entry
-from beads_workers.core.limits import ASIDE_SECONDS, BREAKER_SECONDS, REVOKE_SECONDS
-from beads_workers.core.source import Action, Settlement
-from beads_workers.core.states import ConnState, IssueState, RunState
-from beads_workers.core.wire import (
+from beads_workers.core.base.limits import ASIDE_SECONDS, BREAKER_SECONDS, REVOKE_SECONDS
+from beads_workers.core.base.source import Action, Settlement
+from beads_workers.core.base.states import ConnState, IssueState, RunState
+from beads_workers.core.base.wire import (
     BATCH,
     CANCEL,
     PAUSE,
@@ -28,6 +24,10 @@ from beads_workers.core.wire import (
     Task,
     ToWorker,
 )
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.schedule.commands import Command, HangUp, Send
+from beads_workers.core.schedule.events import ConnId, Event, PauseAsked, Received, ResumeAsked
 from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Ownership
 from tests.simulation.accounts import Accounts
 from tests.simulation.agenda import Process

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from beads_workers.core.journal import CheckpointEnded, Entry, decode, is_repeated
-from beads_workers.core.recovery import (
+from beads_workers.core.base.wire import Done, Failed, encode
+from beads_workers.core.records.journal import CheckpointEnded, Entry, decode, is_repeated
+from beads_workers.core.views.recovery import (
     RecoveryState,
     SpooledResults,
     left_over,
     read_spool,
     recovery_state,
 )
-from beads_workers.core.wire import Done, Failed, encode
 
 LINES_MAX = 20_000
 """Of a world's journals: they are read again and again, and what a line says never changes."""

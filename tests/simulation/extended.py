@@ -8,9 +8,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from beads_workers.core.limits import HEARTBEATS_MISSED
-from beads_workers.core.model import IssueId, OutcomeKind
-from beads_workers.core.wire import (
+from beads_workers.core.base.limits import HEARTBEATS_MISSED
+from beads_workers.core.base.model import IssueId, OutcomeKind
+from beads_workers.core.base.wire import (
     BATCH,
     CANCEL,
     GROUPED,

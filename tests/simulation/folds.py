@@ -1,4 +1,5 @@
-"""One account: what ``core.issues`` makes of a journal that is read back, and the live core's.
+"""One account: what ``core.records.issues`` makes of a journal that is read back, and the live
+core's.
 
 After every event the issues that its records are about are compared, with each other and with what
 the core keeps beside them: jobs in flight, pending writes, timers. So is whatever a checkpoint says
@@ -11,13 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.effects import RetryDue
-from beads_workers.core.issues import Issue, Issues, Standing
-from beads_workers.core.journal import Checkpointed, CheckpointEnded, Entry, Live, decode, encode
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action
+from beads_workers.core.base.states import IssueState
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.source import Action
-from beads_workers.core.states import IssueState
+from beads_workers.core.records.issues import Issue, Issues, Standing
+from beads_workers.core.records.journal import (
+    Checkpointed,
+    CheckpointEnded,
+    Entry,
+    Live,
+    decode,
+    encode,
+)
+from beads_workers.core.schedule.effects import RetryDue
 
 Facts = Mapping[str, Any]
 """The projection: one issue, as names and values."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.wire import Done, Failed, Ready, Shutdown, Task, ToWorker, Wait
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.wire import Done, Failed, Ready, Shutdown, Task, ToWorker, Wait
 from tests.simulation.agenda import Thread
 from tests.simulation.network import Link
 from tests.simulation.tasks import Work

@@ -8,8 +8,8 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from beads_workers.core.issues import Issues
-from beads_workers.core.journal import (
+from beads_workers.core.records.issues import Issues
+from beads_workers.core.records.journal import (
     CallEnded,
     CallStarted,
     Entry,
@@ -19,7 +19,7 @@ from beads_workers.core.journal import (
     encode,
     encode_repeated,
 )
-from beads_workers.core.recovery import Checkpoint
+from beads_workers.core.views.recovery import Checkpoint
 from tests.simulation.agenda import Thread
 from tests.simulation.disk import File, Folder
 from tests.simulation.folds import DoubleRun

@@ -6,7 +6,8 @@ import errno
 from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
-from beads_workers.core.commands import (
+from beads_workers.core.records.journal import Requeued
+from beads_workers.core.schedule.commands import (
     Answer,
     Command,
     End,
@@ -22,8 +23,7 @@ from beads_workers.core.commands import (
     WatchOwner,
     Write,
 )
-from beads_workers.core.events import Event, OwnerGone
-from beads_workers.core.journal import Requeued
+from beads_workers.core.schedule.events import Event, OwnerGone
 from tests.simulation.journal import DISK_RETRY_SECONDS
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from beads_workers.core import events as ev
-from beads_workers.core.events import Ticket
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.requests.scale import ScaleAsked
 from beads_workers.core.requests.why import WhyAsked
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.events import Ticket
 from beads_workers.trackers.settlement_rules import BLOCKED, CLOSED, IN_PROGRESS, Ownership
 from tests.simulation.agenda import Died, Process
 from tests.simulation.tracker import FREE

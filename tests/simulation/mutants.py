@@ -9,21 +9,22 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from beads_workers.core import journal, limits, plain, policy
-from beads_workers.core.asides import Asides
-from beads_workers.core.claims import ClaimScheduler
-from beads_workers.core.commands import ReadUsage
-from beads_workers.core.connections import Connections
-from beads_workers.core.events import Event, Misread, UsageRead
-from beads_workers.core.features.pausing import PausingWorkers, Wishes
-from beads_workers.core.features.queueing import Queueing
-from beads_workers.core.features.telling import AsideDue, Telling
-from beads_workers.core.journal import AsideHeard, Finished, StatusHeard, UsageFound
-from beads_workers.core.model import OutcomeKind
+from beads_workers.core.base import limits, plain, policy
+from beads_workers.core.base.asides import Asides
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.wire import Aside, Ready, Status, Turn
 from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.receipts import Receipt
-from beads_workers.core.sessions import Connection
-from beads_workers.core.wire import Aside, Ready, Status, Turn
+from beads_workers.core.records import journal
+from beads_workers.core.records.journal import AsideHeard, Finished, StatusHeard, UsageFound
+from beads_workers.core.records.receipts import Receipt
+from beads_workers.core.schedule.claims import ClaimScheduler
+from beads_workers.core.schedule.commands import ReadUsage
+from beads_workers.core.schedule.events import Event, Misread, UsageRead
+from beads_workers.core.schedule.sessions import Connection
+from beads_workers.core.workers.connections import Connections
+from beads_workers.core.workers.features.pausing import PausingWorkers, Wishes
+from beads_workers.core.workers.features.queueing import Queueing
+from beads_workers.core.workers.features.telling import AsideDue, Telling
 
 Plant = Callable[[], AbstractContextManager[object]]
 

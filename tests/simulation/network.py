@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from beads_workers.core.events import Connected, ConnId, Disconnected, Misread, Received
-from beads_workers.core.wire import FromWorker, ToWorker
+from beads_workers.core.base.wire import FromWorker, ToWorker
+from beads_workers.core.schedule.events import Connected, ConnId, Disconnected, Misread, Received
 
 if TYPE_CHECKING:
     from tests.simulation.agenda import Process

@@ -7,16 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from beads_workers.core.commands import End, ReadUsage, RoundTrip
-from beads_workers.core.events import (
-    ConnId,
-    Disconnected,
-    Event,
-    UsageRead,
-    WorkerReaped,
-    WorkerSpawned,
-)
-from beads_workers.core.journal import (
+from beads_workers.core.base.night import NightSoFar
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.orchestrator import Orchestrator
+from beads_workers.core.records.journal import (
     CallEnded,
     CallStarted,
     CheckpointEnded,
@@ -26,11 +20,17 @@ from beads_workers.core.journal import (
     RunStarted,
     Started,
 )
-from beads_workers.core.landing import Order
-from beads_workers.core.night import NightSoFar
-from beads_workers.core.orchestrator import Orchestrator
-from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.records.landing import Order
+from beads_workers.core.schedule.commands import End, ReadUsage, RoundTrip
+from beads_workers.core.schedule.events import (
+    ConnId,
+    Disconnected,
+    Event,
+    UsageRead,
+    WorkerReaped,
+    WorkerSpawned,
+)
+from beads_workers.core.views.recovery import RecoveryState
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.journal import Journal
 from tests.simulation.loop import Loop

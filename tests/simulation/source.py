@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from beads_workers.core.model import IssueId, Job, ListedIssue
-from beads_workers.core.source import (
+from beads_workers.core.base.model import IssueId, Job, ListedIssue
+from beads_workers.core.base.source import (
     Action,
     CrashedRun,
     Lost,

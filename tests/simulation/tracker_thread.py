@@ -9,13 +9,18 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from beads_workers.core import limits
-from beads_workers.core.commands import RoundTrip, SyncJournal
-from beads_workers.core.events import Arrived, RecoveryEnded, RecoveryFailed, RoundTripEnded
-from beads_workers.core.journal import Checkpointed, Inherited
-from beads_workers.core.model import IssueId
-from beads_workers.core.recovery import RecoveryState, replay
-from beads_workers.core.source import Result, Settled, Settlement, SourceError
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Result, Settled, Settlement, SourceError
+from beads_workers.core.records.journal import Checkpointed, Inherited
+from beads_workers.core.schedule.commands import RoundTrip, SyncJournal
+from beads_workers.core.schedule.events import (
+    Arrived,
+    RecoveryEnded,
+    RecoveryFailed,
+    RoundTripEnded,
+)
+from beads_workers.core.views.recovery import RecoveryState, replay
 from tests.simulation.agenda import Promise, Thread
 from tests.simulation.source import Source
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from beads_workers.core import worker_events as ev
-from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.settings import Work as WorkSettings
-from beads_workers.core.wire import Failed, Resume, Task, ToWorker
-from beads_workers.core.worker import WorkerHalf
+from beads_workers.core.base.model import Outcome, OutcomeKind
+from beads_workers.core.base.plans import Plan, Step, StepKind
+from beads_workers.core.base.settings import Work as WorkSettings
+from beads_workers.core.base.wire import Failed, Resume, Task, ToWorker
+from beads_workers.core.workers import worker_events as ev
+from beads_workers.core.workers.worker import WorkerHalf
 from tests.simulation.agenda import Thread
 from tests.simulation.network import Link
 from tests.simulation.tasks import Work

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
-from beads_workers.core.policy import Policy
-from beads_workers.core.settings import EndRules, FleetSettings, Work
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.settings import EndRules, FleetSettings, Work
 from tests.simulation.agenda import Agenda, Died
 from tests.simulation.checkers import Checks, Violation
 from tests.simulation.disk import Disk

@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.base.model import Filters, IssueId
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.source import REUSE_SECONDS, BdSource
 from beads_workers.trackers.bd.tracker import BdFeatures

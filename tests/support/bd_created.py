@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.trackers.bd.source import BdSource
 
 BEADS, IDS = ".beads", "ids.json"

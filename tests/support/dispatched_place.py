@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from tests.support.dispatcherd import Dispatcherd, configuration, write
 from tests.support.postgres import Postgres
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.trackers.issue import time_text
 from beads_workers.trackers.sqlite.exchange import import_lines

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.runtime import sessions
 from beads_workers.runtime.run_directory import RunDirectory
 from tests.support import warm

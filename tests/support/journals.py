@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry, Record, encode
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Record, encode
+from beads_workers.core.records.receipts import Receipt, Tokens
 
 BEGAN_AT = 1_795_300_000.0
 RUN_ID = "20261121-222640.000-abcdef"

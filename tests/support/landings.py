@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from beads_workers.core import journal as rec
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt
 
 BRANCH = "bw-landing/main"
 TIP, FIRST, SECOND = "0" * 40, "1" * 40, "2" * 40

@@ -32,7 +32,7 @@ from typing import NoReturn
 import beads_workers
 from beads_workers.cli import launch
 from beads_workers.cli.app import main
-from beads_workers.core.model import compile_values
+from beads_workers.core.base.model import compile_values
 from beads_workers.registry import commands, service
 from tests.support.trust import TRUSTED
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from beads_workers.core.settings import Landing, WorktreeRules, Worktrees
+from beads_workers.core.base.settings import Landing, WorktreeRules, Worktrees
 from beads_workers.executors.files import place_file
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.asked import Preparation

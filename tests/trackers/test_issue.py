@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from beads_workers.core.traces import headers_of
+from beads_workers.core.base.traces import headers_of
 from beads_workers.trackers.issue import (
     BadIssue,
     Dependency,

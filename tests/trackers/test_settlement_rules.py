@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement
 from beads_workers.trackers.settlement_rules import Ownership, pending, rule
 
 OURS = "run-1"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
-from beads_workers.core.receipts import Receipt
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import status
-from beads_workers.core.wire import Progress
+from beads_workers.core.base.wire import Progress
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.records.receipts import Receipt
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 
 EPOCH = 1_700_000_000.0
 BEGAN = rec.RunStarted("20261121-031500.000-abcdef", 4242, "a", "bd", "/home/you/project", "s", "c")

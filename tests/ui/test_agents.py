@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.agents.events import Kind
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.records.receipts import Receipt, Tokens
 from beads_workers.ui import agents, words
 from tests.ui.snapshots import after, agents_at_work, closed
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import History
-from beads_workers.core.nights import night
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt
+from beads_workers.core.views.history import History
+from beads_workers.core.views.nights import night
 from beads_workers.ui import bindings
 from beads_workers.ui.attempt import (
     ANSWER,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core.facts import Facts, IssueFacts
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Seen
+from beads_workers.core.base.facts import Facts, IssueFacts
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Seen
 from beads_workers.ui.backlog import IssueBacklog, IssueRow, as_json, backlog, grouped, lines
 from beads_workers.ui.reasons import Cause, Picture
 from beads_workers.ui.words import STATE_TITLES, State

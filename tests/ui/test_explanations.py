@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.plain import from_plain
-from beads_workers.core.source import Seen
+from beads_workers.core.base.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.source import Seen
 from beads_workers.ui.reasons import Cause, Picture, epoch
 from beads_workers.ui.why import explain, headline
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import History
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt, Tokens
+from beads_workers.core.views.history import History
 from beads_workers.ui import findings
 from beads_workers.ui.findings import next_steps, report
 from tests.core.test_history import account, begun

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.facts import Facts, IssueFacts
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Seen
+from beads_workers.core.base.facts import Facts, IssueFacts
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Seen
+from beads_workers.core.records import journal as rec
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.backlog import IssueBacklog, backlog
 from beads_workers.ui.reasons import Picture

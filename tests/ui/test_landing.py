@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from beads_workers.cli.launch import summary
-from beads_workers.core import journal as rec
+from beads_workers.core.records import journal as rec
 from beads_workers.ui.landing import at_the_end, landed_text, now, to_type
 from beads_workers.ui.lines import status_lines
 from tests.support.landings import BRANCH, TIP, landed, night, refused, worked

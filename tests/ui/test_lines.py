@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.causes import is_of
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.base.causes import is_of
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt, Tokens
 from beads_workers.ui.lines import SILENT, by_cause, line, status_lines
 from tests.core.test_journal import bare, filled
 from tests.ui.snapshots import EPOCH, after, agents_at_work, closed, fleet

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry, Record
-from beads_workers.core.plain import to_plain
-from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.core.snapshot import Board
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Record
+from beads_workers.core.records.receipts import Receipt, Tokens
+from beads_workers.core.views.snapshot import Board
 from beads_workers.ui import notices
 from tests.support.landings import BRANCH, TIP, landed, night, refused, worked
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from beads_workers.core.facts import Facts, IssueFacts, TrackerTrouble
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Seen
+from beads_workers.core.base.facts import Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Seen
 from beads_workers.ui.reasons import Cause
 from beads_workers.ui.why import Overview, survey, when
 from tests.ui.test_explanations import NOW, RUNNING, issue, picture

@@ -9,8 +9,8 @@ from xml.etree.ElementTree import Element
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import OUTCOMES
+from beads_workers.core.records import journal as rec
+from beads_workers.core.views.history import OUTCOMES
 from beads_workers.ui.report_html import page
 from beads_workers.ui.report_sections import el, folded_table, render
 from tests.core.test_history import account, begun

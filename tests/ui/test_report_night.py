@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import Fate, History
-from beads_workers.core.nights import night
-from beads_workers.core.receipts import Receipt, Tokens
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt, Tokens
+from beads_workers.core.views.history import Fate, History
+from beads_workers.core.views.nights import night
 from beads_workers.ui import findings
 from beads_workers.ui.report_html import page
 from beads_workers.ui.report_text import report_lines

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.ui.report_sections import bar, el, own, percent, render, table
 
 

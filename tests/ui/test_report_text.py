@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.text import columns
+from beads_workers.core.base.text import columns
+from beads_workers.core.records import journal as rec
 from beads_workers.ui.report_text import report_lines
 from tests.core.test_history import account, begun
 from tests.support import landings

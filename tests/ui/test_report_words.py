@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.history import OUTCOMES, Fate
-from beads_workers.core.model import OutcomeKind
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.views.history import OUTCOMES, Fate
 from beads_workers.ui.report_text import MARKS
 from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, duration
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from beads_workers.core import journal as rec
-from beads_workers.core.history import LandingHistory
-from beads_workers.core.model import IssueId
-from beads_workers.core.wire import Progress
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.wire import Progress
+from beads_workers.core.records import journal as rec
+from beads_workers.core.views.history import LandingHistory
 from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue, pin_worker
 from beads_workers.ui.bindings import help_lines, press
 from beads_workers.ui.dashboard import draw, page_rows, pointed_at, worker_rows

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.snapshot import Board
-from beads_workers.core.status import Frames, status
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import Frames, status
 from beads_workers.ui.lines import ended_text
 from beads_workers.ui.web_deltas import LEFT_OUT, Snapshots, delta
 from tests.support.journals import night

@@ -6,8 +6,8 @@ import json
 from itertools import islice
 from typing import Any
 
-from beads_workers.core.history import fold
-from beads_workers.core.issues import Issues
+from beads_workers.core.records.issues import Issues
+from beads_workers.core.views.history import fold
 from beads_workers.ui.web_shown import ATTEMPTS_MAX, VIEWERS_MAX, Shown, ended_attempts, frame
 from tests.support.journals import HOSTILE_TITLES, night
 

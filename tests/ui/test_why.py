@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.facts import Facts, IssueFacts
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Seen
+from beads_workers.core.base.facts import Facts, IssueFacts
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Seen
 from beads_workers.ui import why
 from beads_workers.ui.reasons import Cause, Picture, chain
 

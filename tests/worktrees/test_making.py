@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.making import base_of, find_base
 from tests.support.killed_git import kill_git

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.settings import WorktreeRules, Worktrees
+from beads_workers.core.base.settings import WorktreeRules, Worktrees
 from beads_workers.runtime.sessions import with_variable
 from beads_workers.worktrees.making import CannotPrepare
 from beads_workers.worktrees.pool import MODULE, NotAhead, make, take

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import OCCUPIED, IssueId, Outcome, OutcomeKind
-from beads_workers.core.plans import Step, StepKind
-from beads_workers.core.settings import Work, WorkerSettings, Worktrees
-from beads_workers.core.wire import Task
-from beads_workers.core.worker import detail, failure
-from beads_workers.core.worker_events import StepEnded
+from beads_workers.core.base.model import OCCUPIED, IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.plans import Step, StepKind
+from beads_workers.core.base.settings import Work, WorkerSettings, Worktrees
+from beads_workers.core.base.wire import Task
+from beads_workers.core.workers.worker import detail, failure
+from beads_workers.core.workers.worker_events import StepEnded
 from beads_workers.executors.command import preparation
 from beads_workers.runtime.project import find_project
 from beads_workers.worktrees import preparation as making_one

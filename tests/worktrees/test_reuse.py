@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beads_workers.core.landing import Add
+from beads_workers.core.records.landing import Add
 from beads_workers.worktrees import reuse
 from beads_workers.worktrees.git import unlock_all
 from beads_workers.worktrees.preparation import prepare

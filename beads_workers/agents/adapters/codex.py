@@ -23,7 +23,7 @@ from beads_workers.agents import adapter, events
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.texts import recognise
 from beads_workers.agents.verdict import of_text
-from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.core.base.framing import ProtocolError, parse_object
 
 _SANDBOXES = {
     adapter.Permission.READ: ("--sandbox", "read-only"),

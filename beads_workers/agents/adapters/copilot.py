@@ -13,7 +13,7 @@ from beads_workers.agents import events
 from beads_workers.agents.adapter import Adapter, AgentRequest, Invocation, Permission
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_status
-from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.core.base.framing import ProtocolError, parse_object
 
 _PERMISSIONS = {
     Permission.READ: ("--allow-all-tools", "--deny-tool=write", "--deny-tool=shell"),

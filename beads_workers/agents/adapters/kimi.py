@@ -13,7 +13,7 @@ from beads_workers.agents import adapter
 from beads_workers.agents.events import Event, FinalResult, OpenQuestion, Retrying, Session, Words
 from beads_workers.agents.lines import Fields, Parser
 from beads_workers.agents.verdict import of_status
-from beads_workers.core.framing import ProtocolError, parse_object
+from beads_workers.core.base.framing import ProtocolError, parse_object
 
 _READER = __file__.removesuffix("kimi.py") + "kimi_reader.md"
 

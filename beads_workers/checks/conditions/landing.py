@@ -9,7 +9,7 @@ from beads_workers.checks import landing
 from beads_workers.checks.condition import Asked, Condition, Found, Look, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met, misused, ok, warn
-from beads_workers.core.settings import Landing, Worktrees, understood
+from beads_workers.core.base.settings import Landing, Worktrees, understood
 from beads_workers.worktrees.git import GitError
 
 NO_LAND = "--no-land"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beads_workers.checks.condition import Asked, Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.core.settings import FleetSettings
+from beads_workers.core.base.settings import FleetSettings
 
 
 def _landing(plan: FleetPlan) -> FleetSettings | None:

@@ -12,7 +12,7 @@ from beads_workers.checks.condition import Asked, Condition, Found, Stage, condi
 from beads_workers.checks.hours import no_time_left
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, misused, ok, warn
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.text import counted, printable
 from beads_workers.options import FILE_NAME
 
 

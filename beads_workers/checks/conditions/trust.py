@@ -8,7 +8,7 @@ from beads_workers.checks.brought import untrusted
 from beads_workers.checks.condition import Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, misused
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.text import counted, printable
 from beads_workers.options import RiskyLine
 
 NAME = "trust"

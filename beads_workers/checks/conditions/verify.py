@@ -9,7 +9,7 @@ from beads_workers.checks.condition import Condition, Found, Stage
 from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met, ok, warn
-from beads_workers.core.text import printable
+from beads_workers.core.base.text import printable
 from beads_workers.options import FILE_NAME
 
 

@@ -12,7 +12,7 @@ from beads_workers.checks.condition import Condition, Found, Stage
 from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.plan import FleetPlan, what_to_type
 from beads_workers.checks.rules import Check, Grade, met, misused, ok, warn
-from beads_workers.core.budget import read_budget
+from beads_workers.core.base.budget import read_budget
 from beads_workers.options import value_of
 from beads_workers.registry import service
 

@@ -10,7 +10,7 @@ from beads_workers.checks import machine, worktrees
 from beads_workers.checks.condition import Asked, Condition, Found, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met, ok, warn
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.worktrees.git import GitError
 
 

@@ -1,6 +1,6 @@
 """Requests to a running fleet, a file each: ``core/requests/NAME.py`` answers ``bw.NAME``.
 
-``pause`` and ``resume`` are in ``core.events``, as a feature handles them, too.
+``pause`` and ``resume`` are in ``core.schedule.events``, as a feature handles them, too.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId
 
 
 def issue_ids(data: Mapping[str, Any]) -> tuple[IssueId, ...]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId, value
 from beads_workers.core.control import Control
-from beads_workers.core.events import FleetRequest, Ticket
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import IssueId, value
+from beads_workers.core.schedule.events import FleetRequest, Ticket
 
 
 @value

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core.causes import NO_SUCH_CAUSE, is_of
-from beads_workers.core.commands import Answer
+from beads_workers.core.base.causes import NO_SUCH_CAUSE, is_of
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId, value
+from beads_workers.core.base.states import IssueState, RunState
 from beads_workers.core.control import Control
-from beads_workers.core.events import FleetRequest, Ticket
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.inflight import RETRIED
-from beads_workers.core.issues import Standing
-from beads_workers.core.model import IssueId, value
+from beads_workers.core.records.issues import Standing
 from beads_workers.core.requests import issue_ids
-from beads_workers.core.states import IssueState, RunState
+from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.schedule.events import FleetRequest, Ticket
+from beads_workers.core.schedule.inflight import RETRIED
 
 
 @value

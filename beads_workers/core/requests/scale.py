@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import ProtocolError, as_integer
+from beads_workers.core.base.model import value
+from beads_workers.core.base.states import ConnState, RunState
 from beads_workers.core.control import MORE_WORKERS, Control
-from beads_workers.core.events import FleetRequest, Ticket
-from beads_workers.core.framing import ProtocolError, as_integer
-from beads_workers.core.model import value
-from beads_workers.core.states import ConnState, RunState
+from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.schedule.events import FleetRequest, Ticket
 
 WORKERS_MAX = 1000
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from beads_workers.core.commands import Answer
+from beads_workers.core.base.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.base.model import IssueId, value
+from beads_workers.core.base.states import ConnState, IssueState, RunState
 from beads_workers.core.control import Control
-from beads_workers.core.events import BY_HAND, FleetRequest, Ticket
-from beads_workers.core.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
-from beads_workers.core.issues import Issue, Standing
-from beads_workers.core.landing import ahead_text
-from beads_workers.core.model import IssueId, value
-from beads_workers.core.parts import Parts
+from beads_workers.core.records.issues import Issue, Standing
+from beads_workers.core.records.landing import ahead_text
 from beads_workers.core.requests import issue_ids
-from beads_workers.core.round_trips import CLAIM_AGAIN
-from beads_workers.core.states import ConnState, IssueState, RunState
+from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.schedule.events import BY_HAND, FleetRequest, Ticket
+from beads_workers.core.schedule.parts import Parts
+from beads_workers.core.schedule.round_trips import CLAIM_AGAIN
 
 
 @value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beads_workers.core.plain import from_plain
-from beads_workers.core.source import Source
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.source import Source
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 CONFIG = "dispatcherd:"

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from beads_workers.core import limits
-from beads_workers.core.events import Event
-from beads_workers.core.framing import Framed, Line, LineReader
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import Framed, Line, LineReader
+from beads_workers.core.schedule.events import Event
 from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX
 from beads_workers.integrations.dispatcherd.wire_chunks import split_message
 from beads_workers.runtime.sockets import Acceptor, Peers

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from beads_workers.core.framing import as_number
-from beads_workers.core.model import value
+from beads_workers.core.base.framing import as_number
+from beads_workers.core.base.model import value
 from beads_workers.integrations.dispatcherd.wire import CHANNEL_BYTES_MAX, MESSAGE_TIMEOUT_SECONDS
 
 IDLE_SECONDS = 30.0

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, FoundTask, FoundTasks
-from beads_workers.core.events import ConnId, Event, TaskFilter, TasksAsked, Warned
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import value
-from beads_workers.core.snapshot import Board, WorkerRow, worker_order
-from beads_workers.core.wire import ControlAsked
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import value
+from beads_workers.core.base.wire import ControlAsked
+from beads_workers.core.schedule.commands import Answer, FoundTask, FoundTasks
+from beads_workers.core.schedule.events import ConnId, Event, TaskFilter, TasksAsked, Warned
+from beads_workers.core.views.snapshot import Board, WorkerRow, worker_order
 from beads_workers.integrations.dispatcherd.wire import (
     SOCKET_BYTES_MAX,
     ControlRequest,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from beads_workers.checks.combinations import meaningless, of_trackers
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import refuse
-from beads_workers.core.plain import to_plain
-from beads_workers.core.text import printable
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.text import printable
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.dispatcherd import CONFIG
 from beads_workers.options import POLL_PUSH_SECONDS
 
 if TYPE_CHECKING:
-    from beads_workers.core.settings import FleetSettings
+    from beads_workers.core.base.settings import FleetSettings
     from beads_workers.integrations.dispatcherd.configuration import Brokers
     from beads_workers.options import Resolved
 
@@ -35,8 +35,8 @@ def prepare_dispatcherd(
     """Return the settings of a run that serves publishers; raise ``CommandError``."""
     from beads_workers.checks.project import TrackerChoice
     from beads_workers.cli.preparation import find_work, settings_of
-    from beads_workers.core.policy import Policy
-    from beads_workers.core.settings import Ahead
+    from beads_workers.core.base.policy import Policy
+    from beads_workers.core.base.settings import Ahead
     from beads_workers.runtime.project import STATE_FOLDER
 
     options = resolved.options

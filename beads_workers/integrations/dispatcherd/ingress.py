@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.commands import FoundTask
-from beads_workers.core.events import Arrived, Event, TaskFilter, Warned
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import IssueId
-from beads_workers.core.plain import from_plain
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Source
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Source
+from beads_workers.core.schedule.commands import FoundTask
+from beads_workers.core.schedule.events import Arrived, Event, TaskFilter, Warned
 from beads_workers.integrations.dispatcherd import configuration, wire
 from beads_workers.integrations.dispatcherd.brokers import Answer, Broker, UnixBroker
 from beads_workers.integrations.dispatcherd.control import Service

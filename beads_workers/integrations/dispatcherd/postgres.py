@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core.events import ConditionRecovered, Degraded, Event
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
+from beads_workers.core.schedule.events import ConditionRecovered, Degraded, Event
 from beads_workers.integrations.dispatcherd.brokers import Answer, Receiver, in_chunks
 from beads_workers.integrations.dispatcherd.configuration import Postgres
 from beads_workers.integrations.dispatcherd.wire import CHANNEL_BYTES_MAX, POSTGRES_BYTES_MAX

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.integrations.dispatcherd.wire import OnDuplicate, TaskCall
 
 # --- entries -------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import source
-from beads_workers.core.model import Call, IssueId, Job, ListedIssue, OutcomeKind
-from beads_workers.core.times import write_time
-from beads_workers.core.traces import KEY
+from beads_workers.core.base import source
+from beads_workers.core.base.model import Call, IssueId, Job, ListedIssue, OutcomeKind
+from beads_workers.core.base.times import write_time
+from beads_workers.core.base.traces import KEY
 from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskPosition, TaskQueue
 from beads_workers.integrations.dispatcherd.spool import Spool, look_at
 from beads_workers.integrations.dispatcherd.wire import to_fields

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.framing import ProtocolError, as_integer, as_number, parse_object
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.framing import ProtocolError, as_integer, as_number, parse_object
+from beads_workers.core.base.model import IssueId
 from beads_workers.integrations.dispatcherd.queue import QueuedTask
 from beads_workers.integrations.dispatcherd.wire import TaskCall, from_fields, to_fields
 

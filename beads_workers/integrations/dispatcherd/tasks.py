@@ -17,8 +17,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import OutcomeKind, value
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import OutcomeKind, value
 from beads_workers.executors import functions
 from beads_workers.integrations.dispatcherd.wire import (
     CANCELLED_RESULT,

@@ -8,8 +8,8 @@ from dataclasses import field
 from enum import Enum
 from typing import Any, assert_never
 
-from beads_workers.core.framing import ProtocolError, as_number, parse_object
-from beads_workers.core.model import value
+from beads_workers.core.base.framing import ProtocolError, as_number, parse_object
+from beads_workers.core.base.model import value
 
 # --- dispatcherd ---------------------------------------------------------------------------------
 # ``messages`` turns a publisher's messages into dataclasses and back. ``chunks`` cuts messages that

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beads_workers.core.framing import ProtocolError, parse_object
-from beads_workers.core.model import value
+from beads_workers.core.base.framing import ProtocolError, parse_object
+from beads_workers.core.base.model import value
 from beads_workers.integrations.dispatcherd.wire import MESSAGE_TIMEOUT_SECONDS
 
 MARKER = "__dispatcherd_chunk__"

@@ -1,7 +1,7 @@
 """Jobs as envelopes: a fold over the journal, and issues of the built-in tracker.
 
-Every transition of ``core.issues`` changes an envelope. Source: docs/ENVELOPE.md. A job is known
-from its claim on, or from what an earlier run left.
+Every transition of ``core.records.issues`` changes an envelope. Source: docs/ENVELOPE.md. A job is
+known from its claim on, or from what an earlier run left.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import replace
 from math import floor
 from typing import Any
 
-from beads_workers.core import journal as rec
-from beads_workers.core.inflight import ISSUE_PATH, stored_value
-from beads_workers.core.issues import Issues, Transition
-from beads_workers.core.journal import Entry
-from beads_workers.core.model import Arguments, Call, call_of
-from beads_workers.core.ready import FINISHED
-from beads_workers.core.source import PAST_DEADLINE, Action
-from beads_workers.core.states import IssueState
+from beads_workers.core.base.model import Arguments, Call, call_of
+from beads_workers.core.base.ready import FINISHED
+from beads_workers.core.base.source import PAST_DEADLINE, Action
+from beads_workers.core.base.states import IssueState
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Issues, Transition
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.schedule.inflight import ISSUE_PATH, stored_value
 from beads_workers.integrations.envelopes.wire import ATTEMPT_MAX, SECONDS_MAX, Envelope, JobState
 from beads_workers.trackers.issue import (
     BadIssue,

@@ -15,7 +15,7 @@ from beads_workers.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient
-    from beads_workers.core.journal import Entry
+    from beads_workers.core.records.journal import Entry
     from beads_workers.integrations.envelopes.fold import Envelopes
     from beads_workers.integrations.envelopes.wire import Envelope
 
@@ -45,7 +45,7 @@ def of_last_run(directory: Path) -> Envelopes:
 def print_list(directory: Path, *, closed_too: bool, as_json: bool) -> None:
     """Print the jobs of the running or last run and, with a built-in tracker, its waiting jobs."""
     from beads_workers.cli.tracker import print_array
-    from beads_workers.core.text import json_line
+    from beads_workers.core.base.text import json_line
     from beads_workers.integrations.envelopes.wire import to_fields
 
     jobs = _all_jobs(directory, closed_too=closed_too)
@@ -86,7 +86,7 @@ def _of_tracker(known: dict[str, Envelope], *, closed_too: bool) -> dict[str, En
 
 
 def _row(job: Envelope, width: int) -> str:
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
 
     parts = [f"{job.state.value:<8}", printable(job.job_id).ljust(width)]
     parts.append(printable(job.job_path, 60))
@@ -140,7 +140,7 @@ def print_replay(entries: Iterator[Entry]) -> None:
 
 
 def _print(jobs: Iterable[Envelope]) -> None:
-    from beads_workers.core.text import json_line
+    from beads_workers.core.base.text import json_line
     from beads_workers.integrations.envelopes.wire import to_fields
 
     for job in jobs:

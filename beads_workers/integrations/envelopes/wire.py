@@ -13,9 +13,9 @@ from dataclasses import field
 from enum import Enum
 from typing import Any
 
-from beads_workers.core import limits
-from beads_workers.core.framing import ProtocolError, as_integer, parse_object
-from beads_workers.core.model import value
+from beads_workers.core.base import limits
+from beads_workers.core.base.framing import ProtocolError, as_integer, parse_object
+from beads_workers.core.base.model import value
 
 VERSION = "1.0"
 

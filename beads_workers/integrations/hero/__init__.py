@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import from_plain
-from beads_workers.core.source import Source
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.source import Source
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 SCHEMES = ("redis://", "rediss://", "redis+unix://", "unix://")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.integrations.hero.wire import HeroJob
 
 PREFETCH_MAX = 1_000

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from beads_workers.checks.rules import Check, fail, ok, warn
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import sentence
-from beads_workers.core.model import value
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import counted, printable
 from beads_workers.integrations.hero import connection
 from beads_workers.integrations.hero.store import text_of
 from beads_workers.integrations.hero.wire import WAITS, Keys, WrongField, read_ids
 
 if TYPE_CHECKING:
-    from beads_workers.core.scripts import Context
+    from beads_workers.core.base.scripts import Context
     from beads_workers.kinds import Looked
 
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.integrations.hero import wire
 from beads_workers.integrations.hero.connection import Address, connect, patiently
 from beads_workers.runtime.output import open_to_read

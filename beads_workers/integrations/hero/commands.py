@@ -17,7 +17,7 @@ import typer
 
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.parameters import with_fields
-from beads_workers.core.text import as_shown, counted, json_line, printable
+from beads_workers.core.base.text import as_shown, counted, json_line, printable
 from beads_workers.exits import EXIT_ERROR, EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ URL_DEFAULT = "redis://127.0.0.1/0"
 
 def seconds(text: str | float) -> float:
     """Return the seconds of a duration that was typed: 90, 90s, 5m."""
-    from beads_workers.core.times import parse_duration
+    from beads_workers.core.base.times import parse_duration
 
     try:
         return text if isinstance(text, float) else parse_duration(text)
@@ -314,7 +314,7 @@ def logs(
 
     It is read on this machine, and only below the root of logs.
     """
-    from beads_workers.core.redaction import UnsafePath
+    from beads_workers.core.base.redaction import UnsafePath
     from beads_workers.integrations.hero.client import JobLog
 
     with opened(url, naming, None, patience) as access:

@@ -17,8 +17,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from beads_workers.core.model import value
-from beads_workers.core.source import SourceError
+from beads_workers.core.base.model import value
+from beads_workers.core.base.source import SourceError
 from beads_workers.integrations.hero.lua import HEAD
 
 if TYPE_CHECKING:

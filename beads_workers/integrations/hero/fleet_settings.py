@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from beads_workers.checks.combinations import meaningless, of_trackers
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import refuse
-from beads_workers.core.plain import to_plain
+from beads_workers.core.base.plain import to_plain
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.hero.options import HeroTable
 
 if TYPE_CHECKING:
-    from beads_workers.core.scripts import Context, LogRoot
-    from beads_workers.core.settings import FleetSettings, Work
+    from beads_workers.core.base.scripts import Context, LogRoot
+    from beads_workers.core.base.settings import FleetSettings, Work
     from beads_workers.integrations.hero import HeroQueue
     from beads_workers.options import Resolved
 
@@ -35,7 +35,7 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
     """Return the settings of a run that serves a queue; raise ``CommandError``."""
     from beads_workers.checks.project import TrackerChoice
     from beads_workers.cli.preparation import settings_of
-    from beads_workers.core.policy import Policy
+    from beads_workers.core.base.policy import Policy
     from beads_workers.integrations.hero.connection import read_url, secret_variables
     from beads_workers.runtime.project import STATE_FOLDER
 
@@ -62,7 +62,7 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
 
 def look_at_hero(resolved: Resolved, directory: Path) -> FleetSettings:
     """Return the settings that ``why`` needs to look into the queue; raise ``CommandError``."""
-    from beads_workers.core.settings import FleetSettings
+    from beads_workers.core.base.settings import FleetSettings
 
     queue, state = find_queue(resolved), str(directory)
     folder = str(Path.cwd())
@@ -119,7 +119,7 @@ def find_scripts(resolved: Resolved) -> Work:
     incoming script is ever run without such a setting.
     """
     from beads_workers.cli.preparation import runnable
-    from beads_workers.core.scripts import ANY_CONTEXT, Context
+    from beads_workers.core.base.scripts import ANY_CONTEXT, Context
 
     options = resolved.options
     table = options.tables.get("hero") or HeroTable()
@@ -158,7 +158,7 @@ def _check_root(root: LogRoot | None) -> None:
 
 
 def _seconds(parameters: dict[str, str], name: str, default: float) -> float:
-    from beads_workers.core.times import parse_duration
+    from beads_workers.core.base.times import parse_duration
 
     if name not in parameters:
         return default

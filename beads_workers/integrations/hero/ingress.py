@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from beads_workers.core.events import Arrived, Event, FatalError, Unreachable
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Source, SourceError
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Source, SourceError
+from beads_workers.core.schedule.events import Arrived, Event, FatalError, Unreachable
 from beads_workers.integrations.hero.connection import RedisLink
 from beads_workers.integrations.hero.maintenance import Maintenance, ServedElsewhere
 from beads_workers.integrations.hero.source import HeroSource

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from threading import Event as Flag
 from threading import Lock
 
-from beads_workers.core.events import Arrived, Event, Warned, Withdrawn
-from beads_workers.core.model import IssueId, value
+from beads_workers.core.base.model import IssueId, value
+from beads_workers.core.schedule.events import Arrived, Event, Warned, Withdrawn
 from beads_workers.integrations.hero import wire
 from beads_workers.integrations.hero.buffer import BufferedJob, JobStanding, LocalBuffer
 from beads_workers.integrations.hero.store import FETCH_MAX, Fetched, JobEnd, JobStore, Runs

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core.scripts import SCRIPT_BYTES_MAX, Context, LogRoot, ResourceLimits
+from beads_workers.core.base.scripts import SCRIPT_BYTES_MAX, Context, LogRoot, ResourceLimits
 
 if TYPE_CHECKING:
     from beads_workers.integrations.hero.wire import Keys

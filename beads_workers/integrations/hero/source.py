@@ -7,9 +7,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import assert_never
 
-from beads_workers.core import source
-from beads_workers.core.model import IssueId, Job, ListedIssue, Outcome, OutcomeKind, Script, value
-from beads_workers.core.scripts import audit_of
+from beads_workers.core.base import source
+from beads_workers.core.base.model import (
+    IssueId,
+    Job,
+    ListedIssue,
+    Outcome,
+    OutcomeKind,
+    Script,
+    value,
+)
+from beads_workers.core.base.scripts import audit_of
 from beads_workers.executors.files import with_result
 from beads_workers.integrations.hero import wire
 from beads_workers.integrations.hero.buffer import (

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from beads_workers.core.model import value
-from beads_workers.core.source import SourceError
-from beads_workers.core.times import write_time
+from beads_workers.core.base.model import value
+from beads_workers.core.base.source import SourceError
+from beads_workers.core.base.times import write_time
 from beads_workers.integrations.hero import lua
 from beads_workers.integrations.hero.connection import Address, Evaluation, RedisLink
 from beads_workers.integrations.hero.wire import LOST, STOPPED, JobStatus, Keys

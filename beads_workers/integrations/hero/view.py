@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.errors import CommandError
-from beads_workers.core.redaction import shown as without_values
-from beads_workers.core.text import as_shown, counted, printable
-from beads_workers.core.times import write_time
+from beads_workers.core.base.redaction import shown as without_values
+from beads_workers.core.base.text import as_shown, counted, printable
+from beads_workers.core.base.times import write_time
 from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def batch(files: Sequence[str], worker: str) -> list[HeroJob]:
 
 def read_line(line: str) -> HeroJob:
     """Return the job in one line of a batch; raise ``ValueError``."""
-    from beads_workers.core.framing import strict_loads
+    from beads_workers.core.base.framing import strict_loads
 
     try:
         fields = strict_loads(line.encode())

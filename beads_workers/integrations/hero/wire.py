@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from enum import Enum
 
-from beads_workers.core.framing import ProtocolError, is_deep, strict_loads
-from beads_workers.core.model import value
-from beads_workers.core.times import read_time, write_time
+from beads_workers.core.base.framing import ProtocolError, is_deep, strict_loads
+from beads_workers.core.base.model import value
+from beads_workers.core.base.times import read_time, write_time
 
 # --- jobs ----------------------------------------------------------------------------------------
 # Hero jobs and their states.

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from beads_workers.core.issues import Standing
-from beads_workers.core.model import value
-from beads_workers.core.snapshot import BUCKETS, Board, Durations, worker_order
-from beads_workers.core.status import SHOWN_STATES
+from beads_workers.core.base.model import value
+from beads_workers.core.records.issues import Standing
+from beads_workers.core.views.snapshot import BUCKETS, Board, Durations, worker_order
+from beads_workers.core.views.status import SHOWN_STATES
 
 # --- exposition ----------------------------------------------------------------------------------
 # Families of figures in Prometheus' text format 0.0.4, and as JSON.

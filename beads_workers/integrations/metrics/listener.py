@@ -10,8 +10,8 @@ import selectors
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from beads_workers.core.events import Event
-from beads_workers.core.snapshot import Board
+from beads_workers.core.schedule.events import Event
+from beads_workers.core.views.snapshot import Board
 from beads_workers.runtime.handshake import StartRefused
 from beads_workers.runtime.sockets import TcpListener
 

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from beads_workers.core.events import Event
-from beads_workers.core.model import value
-from beads_workers.core.snapshot import Board
-from beads_workers.core.text import is_local
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import is_local
+from beads_workers.core.schedule.events import Event
+from beads_workers.core.views.snapshot import Board
 from beads_workers.integrations.metrics import figures
 from beads_workers.integrations.metrics.figures import CONTENT_TYPE, ProcessUse, to_text
 from beads_workers.runtime.sockets import Acceptor, Peers, TcpListener

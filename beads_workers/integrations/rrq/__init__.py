@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from beads_workers.core.model import value
-from beads_workers.core.plain import from_plain
-from beads_workers.core.source import Source
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.source import Source
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 

@@ -15,13 +15,13 @@ import typer
 from beads_workers.cli.errors import CommandError
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.start import CommandAfterDashes, command_of
-from beads_workers.core.plain import to_plain
+from beads_workers.core.base.plain import to_plain
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import WORKERS_DEFAULT, WORKERS_MAX, Typed, options_of
 from beads_workers.runtime.locks import is_locked, try_lock
 
 if TYPE_CHECKING:
-    from beads_workers.core.settings import FleetSettings, Work
+    from beads_workers.core.base.settings import FleetSettings, Work
 
 
 # --- slots ---------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def rrq_executor(
     """
     from beads_workers import BEGUN
     from beads_workers.cli.preparation import check_modules, find_tracing
-    from beads_workers.core.policy import Policy
-    from beads_workers.core.settings import FleetSettings, TrackerRules
+    from beads_workers.core.base.policy import Policy
+    from beads_workers.core.base.settings import FleetSettings, TrackerRules
     from beads_workers.integrations.rrq import RrqExecutor
     from beads_workers.integrations.rrq.source import choose, split_command
     from beads_workers.runtime.project import STATE_FOLDER
@@ -182,8 +182,8 @@ _HINT = (
 
 def _work(command: tuple[str, ...], prefix: str, said: Work) -> Work:
     from beads_workers.cli.preparation import runnable
-    from beads_workers.core.model import is_module_name
-    from beads_workers.core.settings import Ahead
+    from beads_workers.core.base.model import is_module_name
+    from beads_workers.core.base.settings import Ahead
 
     allow_modules = said.allow_modules
     if bool(command) == bool(allow_modules):
@@ -210,7 +210,7 @@ def _work(command: tuple[str, ...], prefix: str, said: Work) -> Work:
 def _run(settings: FleetSettings, *, as_json: bool) -> None:
     from beads_workers.cli.launch import Interrupts, Launch, watch_run
     from beads_workers.cli.preparation import tracing_lines
-    from beads_workers.core.text import printable
+    from beads_workers.core.base.text import printable
 
     launch = Launch()
     started = launch.tell(settings)

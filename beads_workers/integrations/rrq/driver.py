@@ -6,10 +6,10 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 
-from beads_workers.core import limits
-from beads_workers.core.plans import Plan, Step
-from beads_workers.core.settings import WorkerSettings
-from beads_workers.core.worker_events import Event, StepAnswered, StepNotStarted
+from beads_workers.core.base import limits
+from beads_workers.core.base.plans import Plan, Step
+from beads_workers.core.base.settings import WorkerSettings
+from beads_workers.core.workers.worker_events import Event, StepAnswered, StepNotStarted
 from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.executor import TERM_SECONDS, DrivenExecutor, SocketFolder

@@ -14,11 +14,11 @@ from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.settings import Executor as Described
-from beads_workers.core.settings import WorkerSettings
-from beads_workers.core.worker_events import StepEnded
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.plans import Plan, Step, StepKind
+from beads_workers.core.base.settings import Executor as Described
+from beads_workers.core.base.settings import WorkerSettings
+from beads_workers.core.workers.worker_events import StepEnded
 from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.executor_process import ExecutorProcess

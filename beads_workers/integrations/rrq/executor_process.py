@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from beads_workers.core import limits
-from beads_workers.core.effects import Timers
-from beads_workers.core.model import Outcome, OutcomeKind, value
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Outcome, OutcomeKind, value
+from beads_workers.core.schedule.effects import Timers
 from beads_workers.integrations.rrq import wire
 
 # --- driver events -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from beads_workers.checks.combinations import meaningless, of_agents
 from beads_workers.checks.rules import Check, misused
-from beads_workers.core.settings import Executor, Work
+from beads_workers.core.base.settings import Executor, Work
 from beads_workers.integrations.rrq.options import FORM
 from beads_workers.integrations.rrq.requests import find, route
 from beads_workers.options import Options

@@ -14,11 +14,11 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import events as ev
-from beads_workers.core.model import compile_values
-from beads_workers.core.plain import from_plain
-from beads_workers.core.settings import FleetSettings
-from beads_workers.core.source import Source
+from beads_workers.core.base.model import compile_values
+from beads_workers.core.base.plain import from_plain
+from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.source import Source
+from beads_workers.core.schedule import events as ev
 from beads_workers.exits import EXIT_ERROR
 from beads_workers.integrations.rrq import RrqExecutor
 from beads_workers.integrations.rrq import request_table as unanswered

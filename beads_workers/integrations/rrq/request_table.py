@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, assert_never
 
-from beads_workers.core.effects import Timers
-from beads_workers.core.events import ConnId
-from beads_workers.core.framing import ProtocolError
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind, value
-from beads_workers.core.source import PAST_DEADLINE
+from beads_workers.core.base.framing import ProtocolError
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind, value
+from beads_workers.core.base.source import PAST_DEADLINE
+from beads_workers.core.schedule.effects import Timers
+from beads_workers.core.schedule.events import ConnId
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.wire import frame, parse
 

@@ -9,12 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from beads_workers.core import limits
-from beads_workers.core.model import Call
-from beads_workers.core.plans import NotRunnable, Plan, Step, StepKind
-from beads_workers.core.settings import Executor, WorkerSettings
-from beads_workers.core.times import read_time
-from beads_workers.core.wire import Task
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Call
+from beads_workers.core.base.plans import NotRunnable, Plan, Step, StepKind
+from beads_workers.core.base.settings import Executor, WorkerSettings
+from beads_workers.core.base.times import read_time
+from beads_workers.core.base.wire import Task
 from beads_workers.integrations.rrq import wire
 
 NO_FUNCTION = (

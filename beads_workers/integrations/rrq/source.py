@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
 
-from beads_workers.core import source
-from beads_workers.core.model import Call, IssueId, Job, value
+from beads_workers.core.base import source
+from beads_workers.core.base.model import Call, IssueId, Job, value
 from beads_workers.executors.files import with_result
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.request_table import RequestTable, Unanswered

@@ -13,9 +13,9 @@ from dataclasses import field
 from enum import Enum
 from typing import Any, assert_never
 
-from beads_workers.core.framing import ProtocolError, as_integer, as_number, parse_object
-from beads_workers.core.model import value
-from beads_workers.core.times import read_time, write_time
+from beads_workers.core.base.framing import ProtocolError, as_integer, as_number, parse_object
+from beads_workers.core.base.model import value
+from beads_workers.core.base.times import read_time, write_time
 
 SOCKET_VARIABLE = "RRQ_EXECUTOR_SOCKET"
 """Environment variable: path of the Unix socket that an executor listens at."""

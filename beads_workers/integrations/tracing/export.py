@@ -21,8 +21,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 from beads_workers import __version__
-from beads_workers.core import traces
-from beads_workers.core.plain import to_plain
+from beads_workers.core.base import traces
+from beads_workers.core.base.plain import to_plain
 from beads_workers.integrations.tracing.spans import NAME, Span
 from beads_workers.integrations.tracing.tracer import Batches, ExportStatus, bounds
 

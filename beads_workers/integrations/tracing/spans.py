@@ -1,6 +1,6 @@
 """Spans: one for every ended attempt; for landing work also one for the landing and each gate.
 
-The attempts come from ``core.issues``.
+The attempts come from ``core.records.issues``.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from beads_workers.core import journal as rec
-from beads_workers.core.issues import Issue, Issues, RunningAttempt, Transition
-from beads_workers.core.journal import Entry
-from beads_workers.core.model import OutcomeKind, value
-from beads_workers.core.states import IssueState
-from beads_workers.core.traces import SpanContext, parse
+from beads_workers.core.base.model import OutcomeKind, value
+from beads_workers.core.base.states import IssueState
+from beads_workers.core.base.traces import SpanContext, parse
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.issues import Issue, Issues, RunningAttempt, Transition
+from beads_workers.core.records.journal import Entry
 
 NAME = "beads_workers.attempt"
 LANDING_NAME = "beads_workers.landing"
@@ -217,7 +217,7 @@ class Spans:
 
 
 def _child(parent: SpanContext, name: str) -> SpanContext:
-    """Return a child context; as in ``core.traces``, its id is a hash of something unique."""
+    """Return a child context; as in ``core.base.traces``, its id is a hash of something unique."""
     drawn = blake2b(f"{parent.span_id} {name}".encode(), digest_size=8).hexdigest()
     return SpanContext(parent.trace_id, drawn, parent.sampled)
 

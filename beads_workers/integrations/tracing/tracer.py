@@ -13,11 +13,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.events import Event, Warned
-from beads_workers.core.framing import Line, LineReader, ProtocolError, parse_object
-from beads_workers.core.model import value
-from beads_workers.core.plain import BAD_VALUE, from_plain
-from beads_workers.core.text import counted, printable
+from beads_workers.core.base.framing import Line, LineReader, ProtocolError, parse_object
+from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import BAD_VALUE, from_plain
+from beads_workers.core.base.text import counted, printable
+from beads_workers.core.schedule.events import Event, Warned
 from beads_workers.integrations.tracing.spans import Span, Spans
 from beads_workers.runtime.journal_file import JournalTail
 from beads_workers.runtime.processes import say
@@ -64,7 +64,7 @@ class ExportStatus:
 
 
 def account_of(values: Any) -> ExportStatus:
-    """Return the status from plain values; raise one of ``core.journal.BAD_VALUE``."""
+    """Return the status from plain values; raise one of ``core.records.journal.BAD_VALUE``."""
     if not isinstance(values, Mapping) or values.keys() != {f.name for f in fields(ExportStatus)}:
         raise TypeError(values)
     return from_plain(ExportStatus, values)

@@ -7,8 +7,8 @@ import selectors
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from beads_workers.core.landing import LanderSettings
-from beads_workers.core.settings import Sight
+from beads_workers.core.base.settings import Sight
+from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import Verdicts
 from beads_workers.landing.sees.leads import Lead
 from beads_workers.landing.sees.proof import Proof

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 
-from beads_workers.core.model import value
+from beads_workers.core.base.model import value
 from beads_workers.worktrees.git import GitError, call, git, names
 
 Break = Callable[[str], str]

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from beads_workers.core.model import value
-from beads_workers.core.settings import Worktrees
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import Worktrees
 from beads_workers.worktrees.git import GitError, answers, git, names, questions
 
 FILE_BYTES_MAX = 1 << 20

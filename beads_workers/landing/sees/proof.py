@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from beads_workers.core.landing import LanderSettings
-from beads_workers.core.model import value
-from beads_workers.core.settings import Sight
+from beads_workers.core.base.model import value
+from beads_workers.core.base.settings import Sight
+from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GateResult
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import PINS

@@ -20,9 +20,9 @@ from pathlib import Path
 from select import POLLIN, poll
 from typing import Any
 
-from beads_workers.core.landing import LanderSettings, settings_from_line, settings_to_line
-from beads_workers.core.plain import from_plain, to_plain
-from beads_workers.core.settings import Sight
+from beads_workers.core.base.plain import from_plain, to_plain
+from beads_workers.core.base.settings import Sight
+from beads_workers.core.records.landing import LanderSettings, settings_from_line, settings_to_line
 from beads_workers.landing.gate import GateProcess, GateResult, Verdicts, start_gate
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import landing_folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.core.source import Source
+from beads_workers.core.base.source import Source
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from beads_workers.core import limits
-from beads_workers.core.model import value
-from beads_workers.core.source import Calls, SourceError
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import value
+from beads_workers.core.base.source import Calls, SourceError
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd.gate import GatedProcess, could_not_begin
 

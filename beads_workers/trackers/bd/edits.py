@@ -1,16 +1,16 @@
 """What people change in a project of ``bd``: its own commands, called in the person's name.
 
-See ``core.source.EditableSource``. An issue is looked at first: ``bd`` would take a part of an id
-for the whole, and lets anybody change what a fleet holds.
+See ``core.base.source.EditableSource``. An issue is looked at first: ``bd`` would take a part of an
+id for the whole, and lets anybody change what a fleet holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.ready import BLOCKS
-from beads_workers.core.source import IssueComment, IssueEdit, NoSuchIssue, NotDone
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.ready import BLOCKS
+from beads_workers.core.base.source import IssueComment, IssueEdit, NoSuchIssue, NotDone
 from beads_workers.trackers.bd.calls import BdResult
 from beads_workers.trackers.bd.tracker import (
     CLOSED,

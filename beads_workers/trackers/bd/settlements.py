@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from beads_workers.core import source
-from beads_workers.core.limits import CLOSE_REASON_CHARS_MAX
-from beads_workers.core.model import IssueId, value
+from beads_workers.core.base import source
+from beads_workers.core.base.limits import CLOSE_REASON_CHARS_MAX
+from beads_workers.core.base.model import IssueId, value
 from beads_workers.trackers.bd.tracker import (
     BLOCKED,
     CLOSED,

@@ -9,11 +9,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import limits, source
-from beads_workers.core.limits import TAKEOVER_LOOK_SECONDS
-from beads_workers.core.model import FLEETS, Filters, IssueId, Job, ListedIssue, call_of, path_of
-from beads_workers.core.ready import HIDDEN_KEYS, HOLDING
-from beads_workers.core.traces import KEY
+from beads_workers.core.base import limits, source
+from beads_workers.core.base.limits import TAKEOVER_LOOK_SECONDS
+from beads_workers.core.base.model import (
+    FLEETS,
+    Filters,
+    IssueId,
+    Job,
+    ListedIssue,
+    call_of,
+    path_of,
+)
+from beads_workers.core.base.ready import HIDDEN_KEYS, HOLDING
+from beads_workers.core.base.traces import KEY
 from beads_workers.kinds import CallLog
 from beads_workers.trackers.bd import edits
 from beads_workers.trackers.bd.calls import BdCalls, BdResult, UnknownOutcome

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.framing import is_deep, strict_loads
-from beads_workers.core.model import (
+from beads_workers.core.base.framing import is_deep, strict_loads
+from beads_workers.core.base.model import (
     FUNCTION,
     PRIORITY_DEFAULT,
     PRIORITY_LEAST_URGENT,
@@ -21,8 +21,8 @@ from beads_workers.core.model import (
     path_of,
     value,
 )
-from beads_workers.core.ready import NO_WORK
-from beads_workers.core.source import SourceError
+from beads_workers.core.base.ready import NO_WORK
+from beads_workers.core.base.source import SourceError
 from beads_workers.trackers.bd.calls import BdCalls, BdResult, UnknownOutcome, plain
 
 # --- answers -------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """What people change in the built-in tracker: each function inside the caller's ``transaction``.
 
-See ``core.source.EditableSource``. ``now``: the time as the tracker keeps it.
+See ``core.base.source.EditableSource``. ``now``: the time as the tracker keeps it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import IssueComment, IssueEdit, NoSuchIssue, NotDone
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import IssueComment, IssueEdit, NoSuchIssue, NotDone
 from beads_workers.trackers.issue import BadIssue, Dependency, TrackerIssue, from_object, to_object
 from beads_workers.trackers.settlement_rules import (
     BLOCKED,

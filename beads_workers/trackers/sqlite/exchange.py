@@ -12,9 +12,9 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.framing import ProtocolError, parse_object
-from beads_workers.core.model import value
-from beads_workers.core.text import json_line
+from beads_workers.core.base.framing import ProtocolError, parse_object
+from beads_workers.core.base.model import value
+from beads_workers.core.base.text import json_line
 from beads_workers.trackers.issue import (
     BadIssue,
     TrackerIssue,

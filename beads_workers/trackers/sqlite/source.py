@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from beads_workers.core import source
-from beads_workers.core.model import (
+from beads_workers.core.base import source
+from beads_workers.core.base.model import (
     CALL_LABEL,
     COMMAND,
     FLEETS,
@@ -22,7 +22,7 @@ from beads_workers.core.model import (
     ListedIssue,
     value,
 )
-from beads_workers.core.ready import FINISHED, HIDDEN_TYPES, NO_WORK
+from beads_workers.core.base.ready import FINISHED, HIDDEN_TYPES, NO_WORK
 from beads_workers.trackers import settlement_rules
 from beads_workers.trackers.issue import TrackerIssue, time_text, to_job, to_seen
 from beads_workers.trackers.sqlite import edits

@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core import ready
-from beads_workers.core.source import Damaged, SourceError
+from beads_workers.core.base import ready
+from beads_workers.core.base.source import Damaged, SourceError
 from beads_workers.trackers.issue import Dependency, TrackerIssue, due, microseconds
 from beads_workers.trackers.settlement_rules import IN_PROGRESS, OPEN
 

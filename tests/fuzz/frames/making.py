@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from random import Random
 
-from beads_workers.core.framing import ProtocolError
+from beads_workers.core.base.framing import ProtocolError
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, frame, parse
 from tests.fuzz.table import PARSERS

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from beads_workers.core.events import Event, Warned
+from beads_workers.core.schedule.events import Event, Warned
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.ingress import (
     DispatcherdIngress,

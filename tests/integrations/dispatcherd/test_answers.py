@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.commands import FoundTask, FoundTasks
-from beads_workers.core.journal import Entry
-from beads_workers.core.snapshot import Board
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.schedule.commands import FoundTask, FoundTasks
+from beads_workers.core.views.snapshot import Board
 from beads_workers.integrations.dispatcherd import control
 from beads_workers.integrations.dispatcherd.control import Scene, Service, answer_to
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, split_message

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.events import TaskFilter
+from beads_workers.core.schedule.events import TaskFilter
 from beads_workers.integrations.dispatcherd import brokers
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.plain import from_plain, to_plain
+from beads_workers.core.base.plain import from_plain, to_plain
 from beads_workers.integrations.dispatcherd import configuration
 
 CONFIG = {

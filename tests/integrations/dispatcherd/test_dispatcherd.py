@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import Call, OutcomeKind
-from beads_workers.core.settings import Ahead
+from beads_workers.core.base.model import Call, OutcomeKind
+from beads_workers.core.base.settings import Ahead
 from beads_workers.runtime.functions import (
     CallAnswer,
     CallAsked,

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.commands import Answer, FoundTask, FoundTasks, Send
-from beads_workers.core.events import ConnId, TaskFilter
-from beads_workers.core.journal import Entry
-from beads_workers.core.model import IssueId
-from beads_workers.core.snapshot import Board
-from beads_workers.core.wire import ControlAsked, ControlReply, Task, encode, parse
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.wire import ControlAsked, ControlReply, Task, encode, parse
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer, FoundTask, FoundTasks, Send
+from beads_workers.core.schedule.events import ConnId, TaskFilter
+from beads_workers.core.views.snapshot import Board
 from beads_workers.integrations.dispatcherd.control import DispatcherControl, Service
 from beads_workers.integrations.dispatcherd.wire import SOCKET_BYTES_MAX, ControlRequest
 from beads_workers.integrations.dispatcherd.wire_chunks import ChunkAccumulator, split_message

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.events import Arrived, TaskFilter
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.schedule.events import Arrived, TaskFilter
 from beads_workers.integrations.dispatcherd import ingress as module
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Produced
 from beads_workers.integrations.dispatcherd.control import Service

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from beads_workers.core.events import ConditionRecovered, Degraded
+from beads_workers.core.schedule.events import ConditionRecovered, Degraded
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.configuration import Postgres as Settings
 from beads_workers.integrations.dispatcherd.wire import POSTGRES_BYTES_MAX

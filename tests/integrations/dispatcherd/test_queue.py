@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.integrations.dispatcherd.queue import QueuedTask, TaskPosition, TaskQueue
 from beads_workers.integrations.dispatcherd.wire import OnDuplicate, TaskCall
 from tests.support.shares import examples

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import Call, IssueId, Outcome, OutcomeKind
-from beads_workers.core.source import Action, CrashedRun, Settlement
+from beads_workers.core.base.model import Call, IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.source import Action, CrashedRun, Settlement
 from beads_workers.integrations.dispatcherd.queue import TaskQueue
 from beads_workers.integrations.dispatcherd.source import TIMEOUT_SECONDS_MIN, DispatcherdSource
 from beads_workers.integrations.dispatcherd.spool import read_spool

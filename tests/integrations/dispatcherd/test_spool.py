@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import IssueId
+from beads_workers.core.base.model import IssueId
 from beads_workers.integrations.dispatcherd import spool as module
 from beads_workers.integrations.dispatcherd.queue import QueuedTask
 from beads_workers.integrations.dispatcherd.wire import TaskCall

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.framing import ProtocolError
+from beads_workers.core.base.framing import ProtocolError
 from beads_workers.integrations.dispatcherd import wire
 
 UUID = "9760671a-6261-45aa-881a-f66929ff9725"

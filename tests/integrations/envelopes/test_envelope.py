@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.framing import ProtocolError
+from beads_workers.core.base.framing import ProtocolError
 from beads_workers.integrations.envelopes import wire
 
 START = {

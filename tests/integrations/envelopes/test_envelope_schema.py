@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from beads_workers.core.framing import ProtocolError
+from beads_workers.core.base.framing import ProtocolError
 from beads_workers.integrations.envelopes.wire import KNOWN, from_fields, schema
 from tests.integrations.envelopes.test_envelope import ENQUEUED, ERROR, EXAMPLES
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core import events as ev
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.events import Ticket
-from beads_workers.core.journal import Entry, decode, encode
-from beads_workers.core.model import Arguments, Call, IssueId, OutcomeKind
-from beads_workers.core.policy import Policy
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Arguments, Call, IssueId, OutcomeKind
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.source import PAST_DEADLINE, Result
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, decode, encode
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
-from beads_workers.core.source import PAST_DEADLINE, Result
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.events import Ticket
 from beads_workers.integrations.envelopes.fold import Envelopes, call_path, envelope, job_path
 from beads_workers.integrations.envelopes.wire import Envelope, JobState, from_fields, to_fields
 from tests.core.playbook import EPOCH, Play, cancelled, done, failed, job, lost, ready

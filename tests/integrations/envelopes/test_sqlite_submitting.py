@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import Filters
+from beads_workers.core.base.model import Filters
 from beads_workers.integrations.envelopes.commands import SubmissionRefused, submit_all
 from beads_workers.integrations.envelopes.wire import Submitted, read_submission
 from beads_workers.trackers.sqlite.source import SqliteSource

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core import limits
+from beads_workers.core.base import limits
 from beads_workers.integrations.envelopes.wire import PROBLEMS_MAX, from_fields, read_submission
 from tests.integrations.envelopes.test_envelope import DONE, ENQUEUED, ERROR, RUNNING
 from tests.support.mistakes import Mistake

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.core.events import Event
+from beads_workers.core.schedule.events import Event
 from beads_workers.integrations.hero.connection import Address, RedisLink
 from beads_workers.integrations.hero.maintenance import Maintenance, SharedState
 from beads_workers.integrations.hero.store import JobStore, Runs, ServedQueue

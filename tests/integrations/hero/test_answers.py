@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.model import Outcome, OutcomeKind
+from beads_workers.core.base.model import Outcome, OutcomeKind
 from beads_workers.integrations.hero.source import RETRY_SECONDS_MAX, Ends, JobRequeue, judge
 from beads_workers.integrations.hero.wire import JobStatus
 

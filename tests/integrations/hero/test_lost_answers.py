@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.integrations.hero import lua
 from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.maintenance import Maintenance

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from beads_workers.core.events import Arrived, Warned, Withdrawn
-from beads_workers.core.source import SourceError
+from beads_workers.core.base.source import SourceError
+from beads_workers.core.schedule.events import Arrived, Warned, Withdrawn
 from beads_workers.integrations.hero.buffer import JobStanding
 from beads_workers.integrations.hero.maintenance import MISSING_SECONDS, ServedElsewhere
 from beads_workers.integrations.hero.store import LOOKED_THROUGH_MAX

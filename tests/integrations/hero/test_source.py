@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import IssueId, Job, Outcome, OutcomeKind
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
+from beads_workers.core.base.model import IssueId, Job, Outcome, OutcomeKind
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.integrations.hero.buffer import JobStanding
 from beads_workers.integrations.hero.connection import Address
 from beads_workers.integrations.hero.maintenance import Maintenance

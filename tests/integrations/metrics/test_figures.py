@@ -7,11 +7,11 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
-from beads_workers.core.policy import Policy
-from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.core.snapshot import Board
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.records.receipts import Receipt, Tokens
+from beads_workers.core.views.snapshot import Board
 from beads_workers.integrations.metrics import figures
 from beads_workers.integrations.metrics import figures as usage
 from beads_workers.integrations.metrics.figures import Family, to_text

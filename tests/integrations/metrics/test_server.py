@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as read
 
-from beads_workers.core.events import Event
-from beads_workers.core.snapshot import Board
+from beads_workers.core.schedule.events import Event
+from beads_workers.core.views.snapshot import Board
 from beads_workers.integrations.metrics import server
 from beads_workers.integrations.metrics.listener import LOOPBACK, listen, serve, url_of
 from beads_workers.runtime import fleet

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.settings import Executor, Work, WorkerSettings
-from beads_workers.core.wire import Done
+from beads_workers.core.base.settings import Executor, Work, WorkerSettings
+from beads_workers.core.base.wire import Done
 from beads_workers.integrations.rrq.driver import run_driver
 from beads_workers.runtime import sessions
 from beads_workers.runtime.result_spool import words_of

@@ -9,7 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from beads_workers.core.model import Outcome, OutcomeKind
+from beads_workers.core.base.model import Outcome, OutcomeKind
 from beads_workers.integrations.rrq import executor_process as ev
 from beads_workers.integrations.rrq import wire
 from tests.support.shares import examples

@@ -15,8 +15,15 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.events import Arrived, Event, FatalError, StopAsked, Warned, Withdrawn
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.schedule.events import (
+    Arrived,
+    Event,
+    FatalError,
+    StopAsked,
+    Warned,
+    Withdrawn,
+)
 from beads_workers.integrations.rrq.ingress import FRAME_SECONDS, RrqIngress, end_with
 from beads_workers.integrations.rrq.request_table import UNANSWERED_MAX, RequestTable
 from beads_workers.integrations.rrq.source import Tcp, Unix

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.base.model import IssueId, Outcome, OutcomeKind
+from beads_workers.core.schedule.events import ConnId
 from beads_workers.integrations.rrq.request_table import (
     ID_CHARS_MAX,
     UNANSWERED_BYTES_MAX,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import OutcomeKind
-from beads_workers.core.plans import NotRunnable, Plan
-from beads_workers.core.settings import Executor, Work, WorkerSettings
-from beads_workers.core.wire import Task
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.plans import NotRunnable, Plan
+from beads_workers.core.base.settings import Executor, Work, WorkerSettings
+from beads_workers.core.base.wire import Task
 from beads_workers.executors.command import plan
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.requests import find, to_request

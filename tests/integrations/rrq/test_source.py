@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.events import ConnId
-from beads_workers.core.model import Call, IssueId, Job, Outcome, OutcomeKind
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.base.model import Call, IssueId, Job, Outcome, OutcomeKind
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.schedule.events import ConnId
 from beads_workers.integrations.rrq.request_table import RequestTable, SendFrame
 from beads_workers.integrations.rrq.source import RrqSource
 from beads_workers.integrations.rrq.wire import V1, V2, FrameReader, Request, RequestContext, encode

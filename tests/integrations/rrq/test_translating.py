@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.model import Outcome, OutcomeKind
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import Outcome, OutcomeKind
 from beads_workers.integrations.rrq.executor_process import to_outcome
 from beads_workers.integrations.rrq.wire import ErrorInfo, RequestStatus
 from beads_workers.integrations.rrq.wire import RequestOutcome as Answer

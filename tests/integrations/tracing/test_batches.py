@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry, Record, encode
-from beads_workers.core.plain import to_plain
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Record, encode
 from beads_workers.integrations.tracing import tracer
 from beads_workers.integrations.tracing.spans import Span
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry, Record
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry, Record
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.integrations.tracing.spans import Span, Spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

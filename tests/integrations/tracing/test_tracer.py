@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.events import Event, Warned
+from beads_workers.core.schedule.events import Event, Warned
 from beads_workers.integrations.tracing.tracer import Tracer, start_tracer
 from tests.support.fleet import until
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.receipts import Receipt, Tokens
-from beads_workers.core.wire import Task
+from beads_workers.core.base.model import Outcome, OutcomeKind
+from beads_workers.core.base.wire import Task
+from beads_workers.core.records.receipts import Receipt, Tokens
 from beads_workers.trackers.settlement_rules import CLOSED, Ownership
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from beads_workers.core import journal as rec
-from beads_workers.core.journal import Entry
-from beads_workers.core.receipts import AccountId
-from beads_workers.core.source import Action, Settlement
-from beads_workers.core.states import ConnState, RunState
+from beads_workers.core.base.source import Action, Settlement
+from beads_workers.core.base.states import ConnState, RunState
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.records.receipts import AccountId
 from beads_workers.trackers.settlement_rules import CLOSED, Ownership
 from tests.simulation.agents.attempts import DOLLARS_PER_TOKEN
 from tests.simulation.checkers import Checks, Violation

@@ -6,14 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core import worker_events as wev
-from beads_workers.core.commands import ReadUsage, RoundTrip
-from beads_workers.core.events import Event, ResumeAsked, UsageRead
-from beads_workers.core.journal import AccountClosed, AccountOpened, Finished, Record, Started
-from beads_workers.core.model import IssueId
-from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.receipts import AccountId, Closed, Receipt, Tokens, to_json
-from beads_workers.core.wire import Progress, Task
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.plans import Plan, Step, StepKind
+from beads_workers.core.base.wire import Progress, Task
+from beads_workers.core.records.journal import (
+    AccountClosed,
+    AccountOpened,
+    Finished,
+    Record,
+    Started,
+)
+from beads_workers.core.records.receipts import AccountId, Closed, Receipt, Tokens, to_json
+from beads_workers.core.schedule.commands import ReadUsage, RoundTrip
+from beads_workers.core.schedule.events import Event, ResumeAsked, UsageRead
+from beads_workers.core.workers import worker_events as wev
 from beads_workers.runtime.account_file import SharedAccounts
 from tests.simulation.agents.attempts import DOLLARS_PER_TOKEN, KILLED, Answer, Attempt
 from tests.simulation.loop import Loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beads_workers.core.receipts import Receipt
+from beads_workers.core.records.receipts import Receipt
 
 if TYPE_CHECKING:
     from tests.simulation.agents.world import AgentWorld

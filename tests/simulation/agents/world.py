@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from beads_workers.core.budget import Budget
-from beads_workers.core.settings import Agent, FleetSettings, ProbePace, Work
+from beads_workers.core.base.budget import Budget
+from beads_workers.core.base.settings import Agent, FleetSettings, ProbePace, Work
 from tests.simulation.agents.checks import AgentChecks
 from tests.simulation.agents.mishaps import AgentMishaps
 from tests.simulation.agents.nodes import AgentNode, SimulatedAccountFile

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from beads_workers.core import journal as rec
-from beads_workers.core import limits
-from beads_workers.core.events import Event, ResumeAsked
-from beads_workers.core.journal import Entry
+from beads_workers.core.base import limits
+from beads_workers.core.records import journal as rec
+from beads_workers.core.records.journal import Entry
+from beads_workers.core.schedule.events import Event, ResumeAsked
 from beads_workers.trackers.settlement_rules import CLOSED, Ownership
 from tests.simulation.checkers import Checks, Violation
 from tests.simulation.nodes import ACTOR

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core import landing as ld
-from beads_workers.core import worker_events as wev
-from beads_workers.core.events import LanderGone, LanderSaid
-from beads_workers.core.model import Outcome, OutcomeKind
-from beads_workers.core.plans import Plan, Step, StepKind
-from beads_workers.core.receipts import Receipt, to_json
-from beads_workers.core.wire import Task
+from beads_workers.core.base.model import Outcome, OutcomeKind
+from beads_workers.core.base.plans import Plan, Step, StepKind
+from beads_workers.core.base.wire import Task
+from beads_workers.core.records import landing as ld
+from beads_workers.core.records.receipts import Receipt, to_json
+from beads_workers.core.schedule.events import LanderGone, LanderSaid
+from beads_workers.core.workers import worker_events as wev
 from tests.simulation.nodes import Node
 from tests.simulation.workers import Worker
 

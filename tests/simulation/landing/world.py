@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from beads_workers.core.settings import Agent, FleetSettings, Landing, Work
+from beads_workers.core.base.settings import Agent, FleetSettings, Landing, Work
 from tests.simulation.landing.checks import LandingChecks
 from tests.simulation.landing.nodes import LandingNode
 from tests.simulation.landing.repository import Repository

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from beads_workers.core.model import IssueId, Job, OutcomeKind
-from beads_workers.core.source import (
+from beads_workers.core.base.model import IssueId, Job, OutcomeKind
+from beads_workers.core.base.source import (
     Action,
     CrashedRun,
     Renewed,

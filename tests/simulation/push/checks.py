@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from beads_workers.core import journal as rec
-from beads_workers.core.source import Settlement
-from beads_workers.core.states import RunState
+from beads_workers.core.base.source import Settlement
+from beads_workers.core.base.states import RunState
+from beads_workers.core.records import journal as rec
 from beads_workers.integrations.rrq import wire
 from tests.simulation.accounts import Accounts
 from tests.simulation.agenda import Process

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from beads_workers.core.events import Arrived, ConnId, Withdrawn
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import CrashedRun, Settled, Settlement, Taken
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import CrashedRun, Settled, Settlement, Taken
+from beads_workers.core.schedule.events import Arrived, ConnId, Withdrawn
 from beads_workers.integrations.rrq import request_table as pending
 from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import RrqSource

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from beads_workers.core import events as ev
-from beads_workers.core.events import Ticket
 from beads_workers.core.requests.scale import ScaleAsked
 from beads_workers.core.requests.why import WhyAsked
+from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.events import Ticket
 from tests.simulation.mishaps import Mishaps
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.core.commands import End, RoundTrip
-from beads_workers.core.events import RoundTripEnded
-from beads_workers.core.recovery import RecoveryState
-from beads_workers.core.states import RunState
+from beads_workers.core.base.states import RunState
+from beads_workers.core.schedule.commands import End, RoundTrip
+from beads_workers.core.schedule.events import RoundTripEnded
+from beads_workers.core.views.recovery import RecoveryState
 from tests.simulation.agenda import Thread
 from tests.simulation.nodes import Node
 from tests.simulation.push.boxed import QueueSource, SpoolSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from beads_workers.core.events import ConnId
+from beads_workers.core.schedule.events import ConnId
 from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.wire import parse
 from tests.simulation.push.ingresses import BoxIngress, RrqIngress

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from beads_workers.core.policy import Policy
-from beads_workers.core.settings import FleetSettings, TrackerRules
+from beads_workers.core.base.policy import Policy
+from beads_workers.core.base.settings import FleetSettings, TrackerRules
 from tests.simulation.mutants import Mutant
 from tests.simulation.nodes import Node
 from tests.simulation.push.box import Box

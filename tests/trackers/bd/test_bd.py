@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import Filters, IssueId, Job
-from beads_workers.core.source import Action, CrashedRun, Result, Settled, Settlement
+from beads_workers.core.base.model import Filters, IssueId, Job
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settled, Settlement
 from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import OLD, BdProject
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from beads_workers.core import limits
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
+from beads_workers.core.base import limits
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.bd.source import LIFE_SECONDS, BdSource, ClaimedIssues
 from beads_workers.trackers.bd.tracker import BdRow
 from beads_workers.trackers.settlement_rules import boot_seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from beads_workers.core.source import Action, Settlement
+from beads_workers.core.base.source import Action, Settlement
 from beads_workers.ui.reasons import epoch
 from tests.support.bd import BdProject
 

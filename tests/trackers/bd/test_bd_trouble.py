@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import Filters
-from beads_workers.core.source import Action, Calls, Result, Settlement, SourceError
+from beads_workers.core.base.model import Filters
+from beads_workers.core.base.source import Action, Calls, Result, Settlement, SourceError
 from beads_workers.trackers.bd.calls import BdCalls, UnknownOutcome, start_time
 from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import NEW, BdProject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from beads_workers.agents.prompt import of_issue, render
-from beads_workers.core.model import Filters, IssueId
+from beads_workers.core.base.model import Filters, IssueId
 from tests.support.bd import BdProject
 
 US = "beads-workers/host/run-1"

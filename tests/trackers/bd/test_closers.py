@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement
 from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import NEW, OLD, BdProject
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.source import Calls, SourceError
+from beads_workers.core.base.source import Calls, SourceError
 from beads_workers.trackers.bd.calls import BdCalls
 from tests.support.bd import BdProject
 from tests.support.fleet import until
@@ -20,7 +20,7 @@ US = "beads-workers/host/run-1"
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from beads_workers.core.source import Calls
+from beads_workers.core.base.source import Calls
 from beads_workers.trackers.bd.calls import BdCalls
 
 class Dying:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from beads_workers.core.model import IssueId
-from beads_workers.core.source import Action, Result, Settlement
+from beads_workers.core.base.model import IssueId
+from beads_workers.core.base.source import Action, Result, Settlement
 from beads_workers.trackers.bd.settlements import ConditionalWrite, decide
 from beads_workers.trackers.bd.tracker import BdRow, held_by
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.limits import NESTED_MAX
-from beads_workers.core.source import SourceError
+from beads_workers.core.base.limits import NESTED_MAX
+from beads_workers.core.base.source import SourceError
 from beads_workers.trackers.bd import tracker
 from beads_workers.trackers.bd.calls import BdResult
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.ready import PARENT_CHILD
-from beads_workers.core.source import Action, CrashedRun, Result, Settlement, SourceError
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.ready import PARENT_CHILD
+from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement, SourceError
 from beads_workers.trackers.issue import Dependency, TrackerIssue
 from beads_workers.trackers.sqlite import store
 from beads_workers.trackers.sqlite.exchange import DependencyCycle, write_issues
@@ -252,8 +252,8 @@ def test_a_long_chain_is_no_cycle_and_no_recursion() -> None:
 _HOLDER = """
 import sys
 from pathlib import Path
-from beads_workers.core.model import Filters
-from beads_workers.core.source import Action, Settlement
+from beads_workers.core.base.model import Filters
+from beads_workers.core.base.source import Action, Settlement
 from beads_workers.trackers.sqlite.source import SqliteSource
 source = SqliteSource(Path(sys.argv[1]), actor="dead", filters=Filters(), listed_max=9)
 jobs = source.take(2, ()).jobs
@@ -283,7 +283,7 @@ def test_what_was_settled_survives_kill_9_and_the_rest_is_recovered(
 _DRAINER = """
 import sys
 from pathlib import Path
-from beads_workers.core.model import Filters
+from beads_workers.core.base.model import Filters
 from beads_workers.trackers.sqlite.source import SqliteSource
 source = SqliteSource(Path(sys.argv[1]), actor=sys.argv[2], filters=Filters(), listed_max=9)
 sys.stdin.readline()

@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.ready import BLOCKS, PARENT_CHILD, WAITS_FOR
-from beads_workers.core.source import Action, CrashedRun, Settlement
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.ready import BLOCKS, PARENT_CHILD, WAITS_FOR
+from beads_workers.core.base.source import Action, CrashedRun, Settlement
 from beads_workers.trackers.issue import Dependency, TrackerIssue
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.source import Action, Settlement
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.source import Action, Settlement
 from beads_workers.trackers.issue import BadIssue, from_object, microseconds
 from beads_workers.trackers.sqlite.exchange import export_lines, write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource

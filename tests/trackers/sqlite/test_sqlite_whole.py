@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.agents.prompt import of_issue
-from beads_workers.core.model import Filters, IssueId
-from beads_workers.core.source import Taken
+from beads_workers.core.base.model import Filters, IssueId
+from beads_workers.core.base.source import Taken
 from beads_workers.trackers.issue import from_object
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource

@@ -1,0 +1,1 @@
+"""Values and rules that all other groups of the core share: settings, messages, limits."""

@@ -1,0 +1,1 @@
+"""What is claimed, handed out, retried and landed, and when."""

@@ -1,0 +1,1 @@
+"""Folds over the records: status, boards, histories; they decide nothing."""
