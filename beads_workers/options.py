@@ -321,6 +321,8 @@ class Option:
     panel: str | None = None
     # It is a key of ``beads-workers.toml``.
     in_file: bool = True
+    # ``--help`` leaves it out; docs/CLI.md has it.
+    rare: bool = False
 
     @property
     def read(self) -> Reader[Any]:
@@ -429,12 +431,14 @@ class Options:
         choice("continue", "fresh"),
         "The next attempt continues the last one, or begins fresh.",
         panel=AGENTS,
+        rare=True,
     )
     discovered: str = option(
         "hold",
         choice("hold", "take"),
         "Issues that agents file: hold them for you, or take them.",
         panel=AGENTS,
+        rare=True,
     )
     budget: str | None = option(
         None,
@@ -478,6 +482,7 @@ class Options:
         ("duration or never", limits.GRACE_SECONDS_MIN),
         "How long an outside worker keeps its issue without a connection; default 30s, or never.",
         panel=ATTEMPTS,
+        rare=True,
     )
     worktree: bool | None = flag(
         "--worktree/--no-worktree",

@@ -14,6 +14,7 @@ WIDTH_MAX = 200
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "Run": (*("start", "stop", "restart", "wait", "scale", "pause", "resume", "demo", "chaos"),),
+    "Decide": ("answer", "diff", "approve", "reject", "session"),
     "Look": ("status", "watch", "logs", "why", "runs", "report", "replay", "branches", "version"),
     "Fix": ("doctor", "config", "trust", "retry", "release", "land", "undo", "clean"),
     "Tracker": (

@@ -99,6 +99,7 @@ def _parameter(name: str, option: Option, words: Mapping[str, str]) -> inspect.P
         metavar=option.metavar or kind.metavar,
         help=words.get(name, option.help),
         rich_help_panel=option.panel,
+        hidden=option.rare,
         autocompletion=COMPLETERS.get(name) or (among(*kind.names) if kind.names else None),
     )
     several: Any = list

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.shape import figures, table
-from tests.shape.bounds import BOUNDS, Bound
+from tests.shape.bounds import BOUNDS, BUDGET, GRANTED, Bound
 from tests.shape.circles import circles, short
 from tests.shape.figures import Source
 from tests.shape.journey import Journey, feature_of, travel
@@ -26,7 +26,7 @@ def main() -> int:
     package, journey, life = figures.sources(), travel(), live()
     values = {**table.travelled(journey), **table.lived(life.functions), **table.counted(package)}
     if chosen.bounds:
-        print(*_bounds(values), sep="\n")
+        print(*_bounds(values), figures.code_of_rooms(package), sep="\n")
     elif chosen.json:
         print(json.dumps(_as_json(values, package, journey, life), indent=2))
     else:
@@ -63,6 +63,11 @@ def _rooms(package: list[Source]) -> Iterator[str]:
     for name, (files, lines) in sorted(found.items()):
         yield f"{files:5}  {lines:5}  {name}"
     yield f"{sum(f for f, _ in found.values()):5}  {sum(n for _, n in found.values()):5}  in all"
+    code = figures.code_of_rooms(package)
+    yield " code  budget  room"
+    for name, now in sorted(code.items()):
+        yield f"{now:5}   {BUDGET.get(name, 0):5}  {name}"
+    yield f"{sum(code.values()):5}   {GRANTED:5}  in all"
     longest = ", ".join(f"{name} {lines}" for name, lines in figures.longest(package))
     yield f"longest: {longest}"
 

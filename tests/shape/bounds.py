@@ -7,6 +7,7 @@ says why. Circles never rise. A figure that falls takes its bound with it: a bou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -30,6 +31,40 @@ CIRCLES_MAX = 0
 KNOWN_CIRCLES: tuple[str, ...] = ()
 """No module joins one of these, and there is no other."""
 
+BUDGET: Mapping[str, int] = {
+    ".": 815,
+    "agents": 2514,
+    "attempts": 2512,
+    "chaos": 1238,
+    "checks": 4428,
+    "cli": 8467,
+    "conformance": 2614,
+    "core": 12939,
+    "demo": 740,
+    "executors": 738,
+    "integrations": 10496,
+    "landing": 4338,
+    "runtime": 8453,
+    "trackers": 3381,
+    "ui": 7487,
+    "worktrees": 3737,
+}
+"""Code lines that each room may have. A commit may move lines from one room to another; the sum is
+``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
+GRANTED = 74_897
+"""Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
+goes to the next."""
+
+
+def over_budget(rooms: Mapping[str, int]) -> list[str]:
+    """Return the rooms with more code lines than they may have, for people."""
+    return [
+        f"{room} has {now} lines of code, and may have {BUDGET.get(room, 0)}: another room gives"
+        for room, now in sorted(rooms.items())
+        if now > BUDGET.get(room, 0)
+    ]
+
+
 BOUNDS = {
     # What a run does not use is not called.
     "journey_functions": Bound(82, slack=4),
@@ -47,8 +82,8 @@ BOUNDS = {
     # git for an attempt instead of 40. Four gits of the lander that stay, and all refs read from
     # their files: 19, and 23 processes of git for an issue instead of 36.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1808, slack=14),
-    "life_files": Bound(196),
+    "life_functions": Bound(1813, slack=14),
+    "life_files": Bound(197),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(18),
@@ -58,35 +93,20 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4072, slack=100),
+    "read_model_lines": Bound(4061, slack=100),
     "text_fields": Bound(0),
-    # Rows of conditions: 420 lines more than both halves had before. Git as people have it
-    # (branches, nested repositories, conflict marks, hidden files, signers, remotes): 1,100.
-    # The proof that the check sees the tree (900), messages and the ledger (700), verdicts of gates
-    # that died and kept set-ups (500), git that fails at each of its calls, trust. The edges: wrong
-    # lines answered with the right ones (500), a bd that hangs or lies, one ready set, foreign
-    # workers' processes, version 1 of the kit, warm hosts of RRQ and dispatcherd, agents: 2,500.
-    # One table of keys and buttons, of which help and documents are made: 120.
-    # Questions, approvals, commands that edit any tracker, hours, escalation, a service unit, the
-    # night as one account: 3,400.
-    # The attempt view, issues by state and cause, mouse, palette, the page's attempts and deltas:
-    # 3,400. Worktrees used again, people in them, questions by a tool, gates ahead: 1,300.
-    # Gits that stay, refs read from files, worktrees made during the base check: 270.
-    # Docstrings of fields are no code: 75,202 lines as they were counted before. Landing and
-    # people, submodules, what waits, set-ups, odd starts, resets, proposals: 1,200.
-    "code_lines": Bound(74783, slack=300),
+    "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6799, slack=30),
+    "functions": Bound(6795, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(338, slack=10),
+    "tiny_functions": Bound(336, slack=10),
     "repacking_calls": Bound(23),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1052, slack=10),
+    "classes": Bound(1053, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(123000, slack=1000),
+    "test_lines": Bound(123097, slack=1000),
 }
-"""Files and lines of the product are printed only: a cap on files staples ideas together, and one
-on lines strips docstrings. From Python 3.12 on a list comprehension is no function: six fewer in
-the journey."""
+"""Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
+comprehension is no function: six fewer in the journey."""

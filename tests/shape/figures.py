@@ -75,6 +75,15 @@ def rooms(package: Iterable[Source]) -> dict[str, tuple[int, int]]:
     return found
 
 
+def code_of_rooms(package: Iterable[Source]) -> dict[str, int]:
+    """Code lines by room: the folders of the package; its own modules are called ``.``."""
+    found = Counter[str]()
+    for source in package:
+        room, slash, _ = source.file.partition("/")
+        found[room if slash else "."] += code_lines(source)
+    return dict(found)
+
+
 def longest(package: Iterable[Source]) -> list[tuple[str, int]]:
     """The modules with the most lines."""
     return Counter({s.file: len(s.text.splitlines()) for s in package}).most_common(5)

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.shape import figures, habits, table
-from tests.shape.bounds import BOUNDS, CIRCLES_MAX, KNOWN_CIRCLES, Bound
+from tests.shape.bounds import (
+    BOUNDS,
+    BUDGET,
+    CIRCLES_MAX,
+    GRANTED,
+    KNOWN_CIRCLES,
+    Bound,
+    over_budget,
+)
 from tests.shape.circles import circles, circles_of, edges, is_part
 from tests.shape.figures import Source
 from tests.shape.journey import travel
@@ -40,6 +48,19 @@ def test_no_figure_is_off_its_bound(
 
 def test_every_figure_has_a_bound_and_a_title() -> None:
     assert BOUNDS.keys() == table.TITLES.keys()
+
+
+def test_no_room_is_over_its_budget(package: list[Source]) -> None:
+    assert over_budget(figures.code_of_rooms(package)) == []
+    assert sum(BUDGET.values()) == GRANTED
+
+
+@pytest.mark.parametrize("room", BUDGET)
+def test_a_room_grows_only_where_another_one_gives(room: str, package: list[Source]) -> None:
+    rooms = figures.code_of_rooms(package)
+    more = BUDGET[room] - rooms[room] + 1
+    assert over_budget(rooms | {room: rooms[room] + more})
+    assert over_budget(rooms | {"new": 1})
 
 
 def test_no_circle_is_new_and_none_grows(package: list[Source]) -> None:

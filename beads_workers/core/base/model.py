@@ -216,10 +216,20 @@ class Filters:
         (), TEXTS, "Only issues with all of these labels.", name="label", panel=ISSUES
     )
     labels_any: tuple[str, ...] = option(
-        (), TEXTS, "Only issues with any of these labels.", name="label_any", panel=ISSUES
+        (),
+        TEXTS,
+        "Only issues with any of these labels.",
+        name="label_any",
+        panel=ISSUES,
+        rare=True,
     )
     exclude_labels: tuple[str, ...] = option(
-        (), TEXTS, "No issues with any of these labels.", name="exclude_label", panel=ISSUES
+        (),
+        TEXTS,
+        "No issues with any of these labels.",
+        name="exclude_label",
+        panel=ISSUES,
+        rare=True,
     )
     types: tuple[str, ...] = option(
         (), TEXTS, "Only issues of these types.", name="type", panel=ISSUES

@@ -31,6 +31,7 @@ class Policy:
         duration(),
         "Wait before the next try, doubled each time; default 10s.",
         panel=ATTEMPTS,
+        rare=True,
     )
     retry_delay_max_seconds: float = limits.RETRY_DELAY_MAX_SECONDS
     free_retries_max: int = limits.FREE_RETRIES_MAX

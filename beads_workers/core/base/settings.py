@@ -48,18 +48,21 @@ class ProbePace:
         duration(),
         "Wait after a limit's reset; default 30s.",
         panel=AGENTS,
+        rare=True,
     )
     probe_seconds: float = option(
         limits.PROBE_SECONDS,
         duration(1),
         "How often a closed account is tried; default 15m.",
         panel=AGENTS,
+        rare=True,
     )
     person_wait_seconds: float = option(
         limits.PERSON_WAIT_SECONDS,
         duration(),
         "Wait this long for a person: a login, a landing that is paused; default 12h.",
         panel=AGENTS,
+        rare=True,
     )
 
 
@@ -198,6 +201,7 @@ class LandingRules:
         metavar="BRANCH",
         table=("landing", "into"),
         panel=LANDING,
+        rare=True,
     )
     # Gates that run side by side.
     jobs: int = option(
@@ -207,6 +211,7 @@ class LandingRules:
         name="land_jobs",
         table=("landing", "jobs"),
         panel=LANDING,
+        rare=True,
     )
     style: str = in_file("squash", choice(*LANDING_STYLES), **_key("landing", "style"))
     # A ``sh -c`` line that runs after each landing.
@@ -284,6 +289,7 @@ class AgentRules:
         duration(1),
         "End an agent that prints nothing for this long; default 15m.",
         panel=AGENTS,
+        rare=True,
     )
     # Limits may be exceeded at a price.
     overage: bool = flag(
@@ -324,6 +330,7 @@ class Work:
         duration(),
         "Time between TERM and KILL; default 5s.",
         panel=ATTEMPTS,
+        rare=True,
     )
     # A paused worker stops its command (SIGSTOP).
     suspends: bool = flag(
@@ -332,6 +339,7 @@ class Work:
         False,
         name="suspend",
         panel=ATTEMPTS,
+        rare=True,
     )
     # Set if the worker itself claims and closes (``--bd-calls worker``): the program and its fixed
     # options.
@@ -363,6 +371,7 @@ class Work:
         whole(1, limits.IN_FLIGHT_MAX),
         "Requests at once in each executor; default 1.",
         panel=FUNCTIONS,
+        rare=True,
     )
     # For issues that name no function.
     function: str | None = option(
@@ -452,6 +461,7 @@ class EndRules:
         "Time that workers have to leave; default 10s.",
         name="stop_timeout",
         panel=ENDING,
+        rare=True,
     )
 
 
@@ -464,6 +474,7 @@ class TrackerRules:
         choice("grouped", "worker"),
         "Calls to bd: grouped (by the fleet), or worker (by each worker).",
         panel=ATTEMPTS,
+        rare=True,
     )
     # A call of bd that takes longer is killed; 2 s more for each issue that it names.
     bd_seconds: float = option(
@@ -472,12 +483,14 @@ class TrackerRules:
         "End a call of bd that takes longer, 2s more for each issue in it; default 1m.",
         name="bd_timeout",
         panel=FLEET,
+        rare=True,
     )
     poll_seconds: float = option(
         limits.POLL_SECONDS,
         duration(0.05),
         "How often to look for new issues; default 5s.",
         panel=FLEET,
+        rare=True,
     )
     # Other orchestrators, with state directories of their own, work on the same tracker.
     shared: bool = flag(

@@ -575,8 +575,8 @@ def document() -> str:
 
     parts = [
         "# States\n\nMade by `python -m beads_workers.core.base.states` from the tables that the"
-        " code runs on; a test compares it. An empty cell is a pair that only a bug of ours could bring"
-        " about: the process then ends.\n"
+        " code runs on; a test compares it. An empty cell is a pair that only a bug of ours could"
+        " bring about: the process then ends.\n"
     ]
     parts.append(_section("A connection, seen from the orchestrator", CONNECTION))
     parts.append(_section("An issue", ISSUE))
