@@ -4,6 +4,6 @@
 
 One module per benchmark (``bd``, ``tasks``, ``dispatch``, ``growth``...), each with
 ``measure(rounds, quick, folder) -> list[Figure]``; what they share is in ``tools``.
-``docs/PERFORMANCE.md`` has the figures and what they mean. Nothing here asserts a time: machines
+``PERFORMANCE.md`` has the figures and what they mean. Nothing here asserts a time: machines
 differ, and a slow one is not broken.
 """

@@ -25,6 +25,7 @@ from math import ceil, comb, log2
 from pathlib import Path
 from random import Random
 
+from beads_workers.core.base.settings import Landing, LandingRules, WorktreeRules, Worktrees
 from beads_workers.core.records.landing import (
     Add,
     Idle,
@@ -35,7 +36,6 @@ from beads_workers.core.records.landing import (
     settings_to_line,
     to_line,
 )
-from beads_workers.core.base.settings import Landing, LandingRules, WorktreeRules, Worktrees
 from benchmarks.tools.figures import Figure, Goal, say
 from benchmarks.tools.fleets import Broken
 

@@ -19,8 +19,8 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from beads_workers.core.records.landing import Add
 from beads_workers.core.base.settings import WorktreeRules, Worktrees
+from beads_workers.core.records.landing import Add
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.making import CannotPrepare
 from beads_workers.worktrees.pool import make

@@ -165,7 +165,7 @@ def test_a_script_that_fails_in_the_middle_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "document"),
     [
-        ("beads_workers.core.base.states", "docs/STATES.md"),
+        ("beads_workers.core.base.states", "docs/internals/STATES.md"),
         ("beads_workers.checks", "docs/CONDITIONS.md"),
     ],
 )

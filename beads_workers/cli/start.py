@@ -255,7 +255,8 @@ def register(app: typer.Typer) -> None:
     app.command(
         "start",
         cls=CommandAfterDashes,
-        epilog="Rare options are in docs/CLI.md. Example: beads-workers start -n 8 --until-empty -- ./do-issue.sh {id}",
+        epilog="Rare options are in docs/CLI.md. "
+        "Example: beads-workers start -n 8 --until-empty -- ./do-issue.sh {id}",
     )(start)
 
 

@@ -1,7 +1,7 @@
 """The live page: access control and content. ``watch --web`` and ``start --web``.
 
 A small server in its own process, for one person of this machine. It is the standard
-``http.server``, with a thread for each of a few viewers: docs/decisions/dashboard.md says why.
+``http.server``, with a thread for each of a few viewers: docs/internals/decisions/dashboard.md
 
 Attackers, and the protection against them:
 

@@ -1,4 +1,4 @@
-"""Figures as a table: aligned lines for a terminal, or Markdown for ``docs/PERFORMANCE.md``."""
+"""Figures as a table: aligned lines for a terminal, or Markdown for ``PERFORMANCE.md``."""
 
 from __future__ import annotations
 

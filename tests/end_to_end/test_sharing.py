@@ -1,4 +1,4 @@
-"""``start --shared``: docs/SEMANTICS.md, "Sharing a tracker"; docs/RELIABILITY.md, the limit."""
+"""``start --shared``: docs/SEMANTICS.md, "Sharing a tracker"; RELIABILITY.md, the limit."""
 
 from __future__ import annotations
 

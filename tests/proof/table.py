@@ -1,4 +1,4 @@
-"""The figures of ``scripts/prove``, as docs/RELIABILITY.md shows them."""
+"""The figures of ``scripts/prove``, as docs/internals/RELIABILITY.md shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real core in a seeded world: ``scripts/simulate`` (docs/RELIABILITY.md).
+"""The real core in a seeded world: ``scripts/simulate`` (docs/internals/RELIABILITY.md).
 
 What is real: ``core`` (orchestrator, worker half, recovery, retry state, policy, journal lines) and
 the rule of settling. What is simulated: time, processes, connections, the disk, the tracker,

@@ -1,4 +1,4 @@
-"""What must hold, by the number of its invariant in docs/RELIABILITY.md; a breach ends a world."""
+"""What must hold, by the number of its invariant in RELIABILITY.md; a breach ends a world."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class Checks:
 
     def _given_back(self, issue_id: str) -> None:
         # After its grace, or by hand, an issue goes back although a worker of somebody else may be
-        # at work on it: the overlaps that are decided (docs/RELIABILITY.md, "Simulated worlds").
+        # at work on it: the overlaps that are decided (RELIABILITY.md, "Simulated worlds").
         seen, processes = self.of(issue_id), self._world.processes
         found = (processes.get(pid) for pid in seen.at_work)
         foreign = any(process is not None and not process.token for process in found)

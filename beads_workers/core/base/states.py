@@ -1,4 +1,4 @@
-"""Every state and every move, as total tables; ``docs/STATES.md`` is made from them.
+"""Every state and every move, as total tables; ``docs/internals/STATES.md`` is made from them.
 
 Every pair of state and stimulus is decided on purpose. ``python -m beads_workers.core.base.states``
 prints the tables.
@@ -78,7 +78,7 @@ def total(
 
 
 class WorkerState(Key):
-    """The values are the explanations in ``docs/STATES.md``."""
+    """The values are the explanations in ``docs/internals/STATES.md``."""
 
     CONNECTING = "a connection is being tried"
     BACKING_OFF = "not connected, the next try has its time"
@@ -302,7 +302,7 @@ WORKER: Table[WorkerState, WorkerStimulus, WorkerReaction] = {
 
 
 class ConnState(Key):
-    """The values are the explanations in ``docs/STATES.md``."""
+    """The values are the explanations in ``docs/internals/STATES.md``."""
 
     NEW = "connected, nothing valid said yet"
     IDLE = "known, and due to say READY: told to wait, or just finished"
@@ -571,7 +571,7 @@ RUN = _run_table()
 
 
 def document() -> str:
-    """Return ``docs/STATES.md``, whole."""
+    """Return ``docs/internals/STATES.md``, whole."""
 
     parts = [
         "# States\n\nMade by `python -m beads_workers.core.base.states` from the tables that the"
