@@ -117,16 +117,8 @@ def check_of(proof: Proof, settings: LanderSettings) -> Check:
         return warn(NAME, printable(text, TEXT_CHARS))
     if proof.sight is Sight.NOTHING:
         text = f"{command} passes on broken sources{took}: what lands is verified {INDEPENDENT}"
-        return warn(NAME, printable(text, TEXT_CHARS), hint=_opened(proof))
-    if proof.opened:
-        return warn(NAME, f"{command} tests the branch{took}", hint=_opened(proof))
+        return warn(NAME, printable(text, TEXT_CHARS))
     return ok(NAME, f"{command} tests the branch{took}")
-
-
-def _opened(proof: Proof) -> str:
-    files = ", ".join(proof.opened[:3])
-    more = f" and {len(proof.opened) - 3} more" if len(proof.opened) > 3 else ""
-    return printable(f"while it runs these are opened: {files}{more}") if files else ""
 
 
 def _verdicts(settings: LanderSettings) -> Verdicts:

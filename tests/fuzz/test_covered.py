@@ -40,7 +40,6 @@ EXEMPT = {
     "ui/reasons.py": "one time of a tracker; anything else than a time is shown as it is",
     "integrations/dispatcherd/brokers.py": "lines by the fuzzed 'LineReader'",
     "landing/sees/leads.py": "a file of the user's environment; what it is not, leads nowhere",
-    "landing/sees/opened.py": "events of the kernel",
     "landing/set_up.py": "what it has written itself; anything else is no set-up that is kept",
     "worktrees/reuse.py": "what it has written itself; a digest in the records says that it has",
     "worktrees/moved.py": "the mark in a git directory, which it has written itself",

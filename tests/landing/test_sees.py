@@ -247,18 +247,6 @@ def test_without_mounts_what_leads_to_the_checkout_decides(
     assert bool(found.remedy) is (sight is Sight.CHECKOUT)
 
 
-def test_without_mounts_what_is_opened_in_the_checkout_is_named_and_refused_nothing(
-    project: Make,
-) -> None:
-    here = project({**SRC, "tests/test_elsewhere.py": ELSEWHERE})
-    elsewhere = f"cd / && PYTHONPATH={here.top}/src {sys.executable} -c 'import calc'"
-    found = prove_without_mounts(here, f'PYTHONPATH="$BW_WORKTREE/src" {HERE} && ({elsewhere})')
-    assert found.sight is Sight.BRANCH
-    assert found.opened == (f"{here.top}/src/calc/__init__.py",)
-    right = prove_without_mounts(here, f'PYTHONPATH="$BW_WORKTREE/src" {HERE}')
-    assert (right.sight, right.opened) == (Sight.BRANCH, ())
-
-
 def test_a_check_that_is_red_anyway_was_not_seen_and_is_seen_again_before_it_lands(
     project: Make,
 ) -> None:

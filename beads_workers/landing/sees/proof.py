@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,7 +23,6 @@ from beads_workers.landing.repository import PINS
 from beads_workers.landing.sees.bound import bind
 from beads_workers.landing.sees.broken import Sources, break_sources, find_sources
 from beads_workers.landing.sees.leads import Lead, find_leads, top_of
-from beads_workers.landing.sees.opened import Opened
 from beads_workers.worktrees.git import call, names
 
 REF = f"{PINS}/broken"
@@ -45,8 +43,6 @@ class Proof:
     found: tuple[str, ...] = ()
     # The corrected line of verify, or advice in words.
     remedy: str = ""
-    # Sources of the checkout that were opened while the check ran.
-    opened: tuple[str, ...] = ()
     seconds: float = 0.0
 
 
@@ -150,38 +146,17 @@ class Prover:
         return copies
 
     def _without_mounts(self, *, depends: bool) -> Runs:
-        """Decide by the leads. If the leads decide nothing, report which sources are opened."""
+        """Decide by what leads into the checkout."""
         if depends and (led := self._led()).files and led != self.sources:
             (narrow,) = yield (self._broken(led),)
             if _is_told(narrow) and narrow.verdict is GateVerdict.GREEN:
                 return self._convicted("")
         if not depends and (self.leads or self._naming()):
             return self._convicted("")
-        opened = yield from self._opened()
-        return Proof(Sight.BRANCH if depends else Sight.NOTHING, opened=opened)
+        return Proof(Sight.BRANCH if depends else Sight.NOTHING)
 
     def _led(self) -> Sources:
         return self.sources.within(lead.to for lead in self.leads)
-
-    def _opened(self) -> Generator[Orders, list[GateResult], tuple[str, ...]]:
-        """Yield two runs, with a pause between them; return the checkout's sources that are opened
-        in both runs and not in the pause."""
-        try:
-            watch = Opened(self.top / each.name for each in self.sources.files)
-        except OSError:
-            return ()
-        try:
-            began = time.monotonic()
-            yield (self._order(self.commit),)
-            first, took = watch.since(), time.monotonic() - began
-            if not first:
-                return ()
-            time.sleep(took)
-            quiet = watch.since()
-            yield (self._order(self.commit),)
-            return tuple(sorted((first & watch.since()) - quiet))
-        finally:
-            watch.close()
 
     # --- a conviction -----------------------------------------------------------------------------
 

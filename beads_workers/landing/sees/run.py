@@ -51,7 +51,7 @@ def kept(verdicts: Verdicts, tree: str) -> Proof | None:
     for sight, key in ((Sight.BRANCH, "sees"), (Sight.NOTHING, f"sees nothing {tree}")):
         found = verdicts.find(key)
         if found is not None:
-            return Proof(sight, opened=tuple(found.text.splitlines()))
+            return Proof(sight)
     return None
 
 
@@ -60,7 +60,7 @@ def keep(verdicts: Verdicts, tree: str, proof: Proof) -> None:
     key covers."""
     if proof.sight in (Sight.BRANCH, Sight.NOTHING):
         key = "sees" if proof.sight is Sight.BRANCH else f"sees nothing {tree}"
-        result = GateResult(GateVerdict.GREEN, text="\n".join(proof.opened), seconds=proof.seconds)
+        result = GateResult(GateVerdict.GREEN, seconds=proof.seconds)
         verdicts.keep(key, result)
         if proof.sight is Sight.NOTHING:
             verdicts.keep(SAW_NOTHING, result)
