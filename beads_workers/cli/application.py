@@ -47,7 +47,9 @@ def build(arguments: list[str]) -> typer.Typer:
             for each in group.typer_instance.registered_commands if group.typer_instance else ():
                 each.cls = LaidOut
     elif called != "version":
-        _name_all(app)
+        for named in commands().values():
+            for name, sentence in named.items():
+                app.command(name, help=sentence)(_by_name_only)
     return app
 
 
@@ -88,12 +90,6 @@ def _empty(*, add_completion: bool) -> typer.Typer:
     app.callback()(_options)
     app.command("version", cls=LaidOut, epilog="Example: beads-workers version")(_show_version)
     return app
-
-
-def _name_all(app: typer.Typer) -> None:
-    for named in commands().values():
-        for name, sentence in named.items():
-            app.command(name, help=sentence)(_by_name_only)
 
 
 def _by_name_only() -> None:

@@ -232,7 +232,9 @@ def combine(cli: Typed, folder: Path, environ: Mapping[str, str], file: Path | N
     ]
     for layer in layers:
         for key, value, said_by, base in layer:
-            values[key] = str(_absolute(value, base)) if KEYS[key].path else value
+            values[key] = (
+                str(base.absolute() / Path(value).expanduser()) if KEYS[key].path else value
+            )
             origin[key] = said_by
     lines = tuple(each.line for each in trusted), tuple(each.line for each in untrusted)
     return Resolved(options_of(values), origin, agents, file, *lines)
@@ -262,10 +264,6 @@ def need_source(resolved: Resolved) -> None:
                 "read beads-workers.toml; then: beads-workers trust",
                 EXIT_USAGE,
             )
-
-
-def _absolute(path: str, base: Path) -> Path:
-    return base.absolute() / Path(path).expanduser()
 
 
 def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, Any, str]]:

@@ -65,7 +65,9 @@ def diff(
     directory = find_state_directory(state_dir)
     record = _record(directory, issue)
     commit, text = _changes(record, stat=stat)
-    _remember(directory, issue, commit)
+    from beads_workers.runtime.run_directory import write_private
+
+    write_private(directory / SHOWN, json.dumps(_shown(directory) | {issue: commit}))
     if as_json:
         fields = {"issue_id": issue, "commit": commit, "base": record.base, "branch": record.branch}
         print(json_line(fields | {"diff": text}))
@@ -111,12 +113,6 @@ def _page(text: str) -> None:
         pager(text + "\n")
     else:
         print(text)
-
-
-def _remember(directory: Path, issue: str, commit: str) -> None:
-    from beads_workers.runtime.run_directory import write_private
-
-    write_private(directory / SHOWN, json.dumps(_shown(directory) | {issue: commit}))
 
 
 def _shown(directory: Path) -> dict[str, str]:

@@ -25,7 +25,7 @@ from beads_workers.exits import (
     EXIT_UNKNOWN,
     EXIT_USAGE,
 )
-from beads_workers.options import KEYS, Options
+from beads_workers.options import KEYS
 
 FLAG = "--service"
 
@@ -83,7 +83,19 @@ def check(plan: FleetPlan) -> None:
         if condition.stage in (Stage.SETTINGS, Stage.TRACKER, Stage.WORK) or condition.typed:
             for found in listed(condition.look(plan)):
                 refuse_failed(condition, found)
-    _refuse_hours(plan.options)
+    options = plan.options
+    if options.start_at:
+        raise CommandError(
+            "a unit begins when systemd starts it: --start-at would wait again at each restart",
+            "leave it out, and start the unit by a timer (docs/OPERATIONS.md, As a service)",
+            EXIT_USAGE,
+        )
+    if options.until and not is_of_day(options.until):
+        raise CommandError(
+            f"--until {options.until} would be another moment at each restart of the unit",
+            "give a time of day: --until 07:00",
+            EXIT_USAGE,
+        )
 
 
 def unit(settings: FleetSettings, origin: Mapping[str, str], argv: Sequence[str], path: str) -> str:
@@ -147,21 +159,6 @@ def _program() -> tuple[str, ...]:
 def _variables(origin: Mapping[str, str]) -> list[str]:
     """Return the variables that set an option in force."""
     return [each.variable for key, each in KEYS.items() if each.variable == origin[key] != ""]
-
-
-def _refuse_hours(options: Options) -> None:
-    if options.start_at:
-        raise CommandError(
-            "a unit begins when systemd starts it: --start-at would wait again at each restart",
-            "leave it out, and start the unit by a timer (docs/OPERATIONS.md, As a service)",
-            EXIT_USAGE,
-        )
-    if options.until and not is_of_day(options.until):
-        raise CommandError(
-            f"--until {options.until} would be another moment at each restart of the unit",
-            "give a time of day: --until 07:00",
-            EXIT_USAGE,
-        )
 
 
 def refuse_secrets(argv: Sequence[str]) -> None:

@@ -429,7 +429,9 @@ class Bench:
             return sum(1 for name, *_ in self._began() if name == issue_id) >= due
 
         if not self.until(lambda: runs() or self.not_ours.is_set()) or not runs():
-            self._hear_answer()
+            with suppress(Breach):
+                while self.link.read(LOOK_SECONDS) is not None:
+                    pass
             self.must_be_ours()
             text = f"bw-task has not run for {issue_id} (see --help); {self.last_words()}"
             raise Breach(requirement, text, self.timing.patience)
@@ -464,11 +466,6 @@ class Bench:
             why = f"processes of its task are still there: {left} (end their process group)"
             raise Breach(requirement, why, self.timing.patience)
         self.proved.add(requirement)
-
-    def _hear_answer(self) -> None:
-        with suppress(Breach):
-            while self.link.read(LOOK_SECONDS) is not None:
-                pass
 
     @property
     def has_own_command(self) -> bool:

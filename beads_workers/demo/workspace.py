@@ -42,7 +42,15 @@ class DemoWorkspace(Throwaway):
     def __init__(self) -> None:
         base = _base()
         with _only_one(base):
-            _forget_old(base)
+            for folder in base.glob(f"{NAME}*"):
+                if not folder.is_dir() or folder.is_symlink():
+                    continue
+                lock = try_lock(folder / ALIVE)
+                if lock is None:
+                    continue  # Another demo runs there.
+                if not RunDirectory(folder / STATE_FOLDER).is_locked():
+                    shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)
             super().__init__(Path(tempfile.mkdtemp(prefix=NAME, dir=base)))
             self._alive = try_lock(self.folder / ALIVE)
 
@@ -111,15 +119,3 @@ def _only_one(base: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def _forget_old(base: Path) -> None:
-    for folder in base.glob(f"{NAME}*"):
-        if not folder.is_dir() or folder.is_symlink():
-            continue
-        lock = try_lock(folder / ALIVE)
-        if lock is None:
-            continue  # Another demo runs there.
-        if not RunDirectory(folder / STATE_FOLDER).is_locked():
-            shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)

@@ -121,7 +121,9 @@ class Verdicts:
         ]
         self._holds_for = ""
         self.leads: tuple[Lead, ...] = ()
-        self._prune()
+        files = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime)
+        for file in files[:-VERDICTS_MAX]:
+            file.unlink(missing_ok=True)
 
     def look_again(self) -> None:
         """Read the copied files and the leads into the checkout again, before a train: they may
@@ -157,11 +159,6 @@ class Verdicts:
     def _file(self, tree: str) -> Path:
         key = hashlib.sha256(f"{tree} {self._holds_for}".encode()).hexdigest()
         return self._folder / f"{key}.json"
-
-    def _prune(self) -> None:
-        files = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime)
-        for file in files[:-VERDICTS_MAX]:
-            file.unlink(missing_ok=True)
 
 
 def _output(tool: str, folder: str) -> list[object]:
@@ -454,7 +451,11 @@ class GatePlace:
 
     def _prepare(self, order: GateOrder) -> None:
         self.sweep()
-        self._check_disk()
+        floor, free = self.settings.worktrees.rules.disk_floor_bytes, making.free_bytes(self.folder)
+        if free < floor:
+            raise _CannotGate(
+                f"{size(free)} of disk are free at {self.folder}, and the floor is {size(floor)}"
+            )
         self._check_out(order)
         self._copy()
         moved = submodules.restore(str(self.path))
@@ -539,13 +540,6 @@ class GatePlace:
                 shutil.rmtree(inner, onerror=make_writable)
             else:
                 inner.unlink()
-
-    def _check_disk(self) -> None:
-        floor, free = self.settings.worktrees.rules.disk_floor_bytes, making.free_bytes(self.folder)
-        if free < floor:
-            raise _CannotGate(
-                f"{size(free)} of disk are free at {self.folder}, and the floor is {size(floor)}"
-            )
 
     def _copy(self) -> None:
         for warning in making.refresh_copies(self.settings.worktrees, str(self.path)):

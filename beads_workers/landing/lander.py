@@ -299,7 +299,9 @@ class Lander:
             for key in [key for key, at in self._later.items() if now >= at]:
                 del self._later[key]
                 self.queue.put_back(key)
-            self._kill_late(now)
+            for running in self._gates.values():
+                if running.stopped_at is not None and now >= running.stopped_at + STOP_SECONDS:
+                    running.gate.end(signal.SIGKILL)
             self._read_again()
             if self._idle and not self._stuck:
                 self.queue.one_more()
@@ -716,11 +718,6 @@ class Lander:
             return self._repository.objects.tree(self._tip)
         except git.GitError:
             return ""
-
-    def _kill_late(self, now: float) -> None:
-        for running in self._gates.values():
-            if running.stopped_at is not None and now >= running.stopped_at + STOP_SECONDS:
-                running.gate.end(signal.SIGKILL)
 
     # --- landing ----------------------------------------------------------------------------------
 

@@ -204,7 +204,11 @@ class FunctionHost:
             if not received:
                 return
             if control:
-                self._take_output(control)
+                for level, kind, data in control:
+                    if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                        (fd,) = array.array("i", data[: array.array("i").itemsize])
+                        os.dup2(fd, self._output, inheritable=False)
+                        os.close(fd)
                 self._own_descriptors()
             for framed in self._reader.feed(received):
                 assert isinstance(framed, Line), "a worker knows how long a line may be"
@@ -335,13 +339,6 @@ class FunctionHost:
                     assert isinstance(framed, Line), "a worker knows how long a line may be"
                     reply: dict[str, Any] = json.loads(framed.text)["reply"]
                     return reply
-
-    def _take_output(self, control: list[tuple[int, int, bytes]]) -> None:
-        for level, kind, data in control:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                (fd,) = array.array("i", data[: array.array("i").itemsize])
-                os.dup2(fd, self._output, inheritable=False)
-                os.close(fd)
 
     def _own_descriptors(self) -> None:
         """Restore our descriptors 0 to 2: a function may have closed or replaced them."""

@@ -223,7 +223,10 @@ class Journal:
                 try:
                     self._write_on()  # A half-written line must be ended first.
                     self._write(line)
-                    self._note_call(entry)
+                    if isinstance(entry.record, rec.CallStarted):
+                        self._call = entry
+                    elif isinstance(entry.record, rec.CallEnded):
+                        self._call = None
                     return
                 except OSError as error:
                     patience.failed(error)
@@ -242,7 +245,13 @@ class Journal:
         if retired or self._synced < 0:
             os.fsync(self._folder)
         for old in retired:
-            self._sync_retired(old, complete=complete)
+            try:
+                self._fdatasync(old)
+            except OSError:
+                # The whole checkpoint behind it, synced next, repeats all that matters.
+                if not complete:
+                    raise
+                self._let_go(old)  # Another try would prove nothing.
         self._fdatasync(fd)
         self._synced = written
         for old in retired:
@@ -289,15 +298,6 @@ class Journal:
             with suppress(OSError):  # Some file systems report only now that there is no room.
                 os.close(fd)
 
-    def _sync_retired(self, fd: int, *, complete: bool) -> None:
-        try:
-            self._fdatasync(fd)
-        except OSError:
-            # The whole checkpoint behind it, synced next, repeats all that matters.
-            if not complete:
-                raise
-            self._let_go(fd)  # Another try would prove nothing.
-
     def _let_go(self, retired: int) -> None:
         if retired in self._retired:
             self._retired.remove(retired)
@@ -307,12 +307,6 @@ class Journal:
     def _remove_old(self) -> None:
         # Only now: until its checkpoint is on disk, the segments before it may still be needed.
         remove_oldest(self.path, self._limit.bytes_max, keep=self._current)
-
-    def _note_call(self, entry: rec.Entry) -> None:
-        if isinstance(entry.record, rec.CallStarted):
-            self._call = entry
-        elif isinstance(entry.record, rec.CallEnded):
-            self._call = None
 
     def _write_on(self) -> None:
         while self._left < len(self._leaving):

@@ -100,15 +100,12 @@ class LanderProcess:
                 return  # Its end is about to be read.
             if sent < len(line):
                 self._unsent.appendleft(line[sent:])
-                self._await_room()
+                assert self._process is not None and self._process.stdin is not None
+                with suppress(KeyError):  # We wait for it already.
+                    self._selector.register(
+                        self._process.stdin, selectors.EVENT_WRITE, lambda mask: self._has_room()
+                    )
                 return
-
-    def _await_room(self) -> None:
-        assert self._process is not None and self._process.stdin is not None
-        with suppress(KeyError):  # We wait for it already.
-            self._selector.register(
-                self._process.stdin, selectors.EVENT_WRITE, lambda mask: self._has_room()
-            )
 
     def _has_room(self) -> None:
         assert self._process is not None and self._process.stdin is not None

@@ -362,7 +362,10 @@ class CapturedOutput(StepPipe):
         room = max(0, limits.OUTPUT_BYTES_MAX - len(self._kept))
         self._kept += data[:room]
         self._cut += max(0, len(data) - room)
-        self._log_it(data)
+        try:
+            os.write(self._log, data)
+        except OSError:
+            pass  # A full or broken disk loses the log, but not the result.
 
     def end(self, tee: LogTee | None = None) -> str:
         """Close the pipe; return the captured text as JSON text: the whole process group has ended.
@@ -379,12 +382,6 @@ class CapturedOutput(StepPipe):
         if self._cut:
             captured += f"\n[{self._cut} bytes more]"
         return json.dumps(captured)
-
-    def _log_it(self, data: bytes) -> None:
-        try:
-            os.write(self._log, data)
-        except OSError:
-            pass  # A full or broken disk loses the log, but not the result.
 
 
 def with_result(ended: StepEnded, result: str, path: str) -> StepEnded:

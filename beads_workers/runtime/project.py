@@ -101,22 +101,18 @@ def worktree_mark(folder: Path) -> Mark | None:
         dot_git = above / ".git"
         if dot_git.is_file():
             check_owner(dot_git, folder)
-            return _read_mark(dot_git)
+            import json
+
+            try:
+                git_directory = dot_git.read_text().removeprefix("gitdir:").strip()
+                mark = json.loads((dot_git.parent / git_directory / WORKTREE_MARK).read_bytes())
+                copy = dot_git.parent / mark["prefix"]
+                return Mark(copy, Path(mark["project"]), Path(mark["state"]))
+            except (OSError, ValueError, KeyError, TypeError):
+                return None
         if dot_git.is_dir():
             return None
     return None
-
-
-def _read_mark(dot_git: Path) -> Mark | None:
-    import json
-
-    try:
-        git_directory = dot_git.read_text().removeprefix("gitdir:").strip()
-        mark = json.loads((dot_git.parent / git_directory / WORKTREE_MARK).read_bytes())
-        copy = dot_git.parent / mark["prefix"]
-        return Mark(copy, Path(mark["project"]), Path(mark["state"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _project_at(folder: Path, start: Path) -> Project | None:

@@ -489,7 +489,12 @@ class Recovery:
     def _mark_settled(self, run_id: str) -> None:
         # Only now: for the next start, an attempt that its journal knows to be over has been told
         # of by ours, branch and all.
-        self._tell_its_journal(run_id, self._ends.pop(run_id, ()))
+        ends = self._ends.pop(run_id, ())
+        # For people who read it. While anything is pending, the spool is read at each start.
+        try:
+            add_to(self._directory.run(run_id) / "journal.jsonl", ends)
+        except OSError:
+            pass  # A full disk: this run's journal records that they are closed.
         self._directory.mark_settled(run_id)
 
     def _find_usage(self, left: RecoveryState, ended: Sequence[Started | Finished]) -> None:
@@ -547,13 +552,6 @@ class Recovery:
                 self._settled(left.run_id)
             return settled
         return []
-
-    def _tell_its_journal(self, run_id: str, ends: Sequence[Entry]) -> None:
-        # For people who read it. While anything is pending, the spool is read at each start.
-        try:
-            add_to(self._directory.run(run_id) / "journal.jsonl", ends)
-        except OSError:
-            pass  # A full disk: this run's journal records that they are closed.
 
     def _wait_until_gone(self, left: RecoveryState) -> None:
         lock = self._directory.run(left.run_id) / "alive"

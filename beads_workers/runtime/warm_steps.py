@@ -17,7 +17,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
-from typing import NoReturn
 
 from beads_workers.runtime.processes import DEFAULT_SIGNALS
 
@@ -56,39 +55,33 @@ def fork_in_group(
     try:
         pid = os.fork()
         if pid == 0:
-            _be_program(module, environment, standard)
+            status = 1
+            try:
+                os.setpgid(0, 0)
+                _reset_signals()
+                _keep_only(standard)
+                os.environb.clear()
+                os.environb.update(environment)
+                sys.argv = [str(module.__file__)]
+                sys.stdin, sys.stdout, sys.stderr = (_stream(number) for number in range(3))
+                _name(module.__name__.rpartition(".")[2])
+                status = module.main()
+            except SystemExit as ended:
+                status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+            except BaseException:
+                # It must never run on as a second worker.
+                import traceback  # Few need it.
+
+                traceback.print_exc()
+            finally:
+                with suppress(Exception):
+                    sys.stdout.flush()
+                os._exit(status)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     with suppress(OSError):  # Both do it, so that it is done for both.
         os.setpgid(pid, pid)
     return pid
-
-
-def _be_program(
-    module: ModuleType, environment: Mapping[bytes, bytes], standard: tuple[int, int, int]
-) -> NoReturn:
-    status = 1
-    try:
-        os.setpgid(0, 0)
-        _reset_signals()
-        _keep_only(standard)
-        os.environb.clear()
-        os.environb.update(environment)
-        sys.argv = [str(module.__file__)]
-        sys.stdin, sys.stdout, sys.stderr = (_stream(number) for number in range(3))
-        _name(module.__name__.rpartition(".")[2])
-        status = module.main()
-    except SystemExit as ended:
-        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        # It must never run on as a second worker.
-        import traceback  # Few need it.
-
-        traceback.print_exc()
-    finally:
-        with suppress(Exception):
-            sys.stdout.flush()
-        os._exit(status)
 
 
 def _reset_signals() -> None:

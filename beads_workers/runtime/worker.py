@@ -442,7 +442,9 @@ class _Process:
             self.look_at = time.monotonic() + self.step.output.look_seconds
             if isinstance(self.step, RunningStep):
                 self.selector.register(self.step.fd, selectors.EVENT_READ)
-                self._watch_captured(self.step)
+                if self.step.captured is not None:
+                    self.captured = self.step.captured.fd
+                    self.selector.register(self.captured, selectors.EVENT_READ)
         # Its process stays watched from call to call.
         self._watch_functions()
 
@@ -456,11 +458,6 @@ class _Process:
         except OSError:
             pass  # The next call reports the error.
         self._watch_functions()
-
-    def _watch_captured(self, step: RunningStep) -> None:
-        if step.captured is not None:
-            self.captured = step.captured.fd
-            self.selector.register(self.captured, selectors.EVENT_READ)
 
     def _listen(self, ready: Collection[int]) -> None:
         """Read the running step's pipe, if it has one: its result, or its progress."""

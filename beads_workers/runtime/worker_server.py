@@ -99,19 +99,16 @@ class WorkerServer:
         stream.queue(self._encode(command))
         self._unsent.add(command.conn_id)
         if command.conn_id in self._foreign:
-            self._note_task(command)
+            if isinstance(command.message, Task | Batch):
+                self._busy[command.conn_id] = self._foreign[command.conn_id]
+            elif isinstance(command.message, wire.Wait):
+                self._busy.pop(command.conn_id, None)
         if not command.v1:
             self._named[command.conn_id] = command.worker_id
 
     def busy(self) -> set[int]:
         """Return the pids of foreign workers that may have a task."""
         return {*self._busy.values()}
-
-    def _note_task(self, command: Send) -> None:
-        if isinstance(command.message, Task | Batch):
-            self._busy[command.conn_id] = self._foreign[command.conn_id]
-        elif isinstance(command.message, wire.Wait):
-            self._busy.pop(command.conn_id, None)
 
     def reply(self, conn_id: ConnId, answer: Mapping[str, Any]) -> None:
         """Queue the answer to a task's request; ``flush`` sends it."""

@@ -151,7 +151,15 @@ def start_zygote() -> Zygote:
         try:
             # The collector never closes a socket object here: the fork ends in _exit.
             ours.close()
-            _close_all_but({0, 1, 2, theirs.fileno()})
+            keep = {0, 1, 2, theirs.fileno()}
+            # The wake-up descriptor of the orchestrator must not be written to from here.
+            signal.set_wakeup_fd(-1)
+            for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
+                if int(name) not in keep:
+                    try:
+                        os.close(int(name))
+                    except OSError:
+                        pass  # the listing's own descriptor
             status = run_zygote(theirs, before)
         finally:
             os._exit(status)
@@ -159,17 +167,6 @@ def start_zygote() -> Zygote:
     gc.unfreeze()
     theirs.close()
     return Zygote(ours, pid)
-
-
-def _close_all_but(keep: Collection[int]) -> None:
-    # The wake-up descriptor of the orchestrator must not be written to from here.
-    signal.set_wakeup_fd(-1)
-    for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
-        if int(name) not in keep:
-            try:
-                os.close(int(name))
-            except OSError:
-                pass  # the listing's own descriptor
 
 
 def _event(fields: dict[str, Any]) -> ZygoteEvent:

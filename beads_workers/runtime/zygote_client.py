@@ -134,10 +134,6 @@ class ZygoteClient:
         if self._unanswered_since is None:
             self._unanswered_since = time.monotonic()
 
-    def _note_message(self) -> None:
-        awaiting = self._asked_for or self._to_kill
-        self._unanswered_since = time.monotonic() if awaiting else None
-
     def read(self) -> None:
         """Handle the zygote's reports; also called before a connection is accepted."""
         if self._vacant_until is not None:
@@ -146,7 +142,8 @@ class ZygoteClient:
         for event in events:
             self._take_in(event)
         if events:
-            self._note_message()
+            awaiting = self._asked_for or self._to_kill
+            self._unanswered_since = time.monotonic() if awaiting else None
         if self._zygote.closed:
             self._replace()
 

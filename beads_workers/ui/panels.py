@@ -325,17 +325,15 @@ def landing(
     for gate in running:
         yield _gate_row(gate, age, width)
     if not running:
-        why = _landing_trouble(snapshot)
+        why = next(
+            (str(c["text"]) for c in snapshot["degraded"] if c["condition"] == "landing"), ""
+        )
         quiet = "nothing else to land" if refused else "nothing to land"
         text = why or ("they wait for a gate" if waits else quiet)
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
     for landed in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
         yield _landed_row(landed, width, id_columns(snapshot, width), unicode=look.unicode)
-
-
-def _landing_trouble(snapshot: viewer.Fields) -> str:
-    return next((str(c["text"]) for c in snapshot["degraded"] if c["condition"] == "landing"), "")
 
 
 def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:

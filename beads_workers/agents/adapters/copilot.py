@@ -49,7 +49,9 @@ class CopilotParser(Parser):
             case "tool.execution_start":
                 return [self.activity(data.name("toolName"), data.at("arguments"))]
             case "tool.execution_complete":
-                return _refusals(data)
+                if data.text("error", "code") in ("denied", "rejected"):
+                    return [events.Denied(data.name("toolName") or "a tool")]
+                return ()
             case "model.call_failure":
                 failed = of_status(data.count("statusCode"), data.text("errorMessage"))
                 return [events.Retrying(f"status {data.count('statusCode')}", failed.kind)]
@@ -92,12 +94,6 @@ class CopilotParser(Parser):
         models = report.items("modelMetrics")
         totals = [fields.at("usage").usage(_TOKENS, model) for model, fields in models]
         return list(self.usage.total(totals))
-
-
-def _refusals(data: Fields) -> Iterable[events.Event]:
-    if data.text("error", "code") in ("denied", "rejected"):
-        return [events.Denied(data.name("toolName") or "a tool")]
-    return ()
 
 
 class Copilot(Adapter):

@@ -289,7 +289,12 @@ class ClaimScheduler:
             self._exhausted = False
         self._note_listing(taken)
         if self._exhausted or not asked_for:
-            self._ask_later(raced=bool(taken.listed) and asked_for > 0)
+            raced = bool(taken.listed) and asked_for > 0
+            poll = self._parts.settings.tracking.poll_seconds
+            # Rows without claims: another fleet was quicker, so look again soon.
+            self._effects.timers.set(
+                CLAIM_AGAIN, self._effects.now + (min(0.5, poll) if raced else poll)
+            )
 
     def _requeued(self, round_trip: RoundTripEnded) -> bool:
         """Return whether this round trip itself requeued an issue that may be taken again.
@@ -297,13 +302,6 @@ class ClaimScheduler:
         off = self._parts.retry_state.not_to_take()
         released = (s.settlement for s in round_trip.settled if s.result is Result.APPLIED)
         return any(s.action is Action.RELEASE and s.issue_id not in off for s in released)
-
-    def _ask_later(self, *, raced: bool) -> None:
-        poll = self._parts.settings.tracking.poll_seconds
-        # Rows without claims: another fleet was quicker, so look again soon.
-        self._effects.timers.set(
-            CLAIM_AGAIN, self._effects.now + (min(0.5, poll) if raced else poll)
-        )
 
     def _want(self) -> int:
         if self._parts.state is not RunState.RUNNING or self._exhausted:

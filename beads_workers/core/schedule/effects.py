@@ -30,7 +30,9 @@ class Timers:
         self._pushed += 1
         heapq.heappush(self._heap, (at, self._pushed, key))
         if len(self._heap) > 2 * len(self._due) + 64:
-            self._forget_stale()
+            # Deadlines that were cancelled or moved would otherwise stay until their time had come.
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
 
     def set_earlier(self, key: Hashable, at: float) -> None:
         """Set the key's deadline to ``at`` unless the key is due sooner."""
@@ -40,11 +42,6 @@ class Timers:
     def cancel(self, key: Hashable) -> None:
         """Forget the key's deadline; a key that is not set is ignored."""
         self._due.pop(key, None)
-
-    def _forget_stale(self) -> None:
-        # Deadlines that were cancelled or moved would otherwise stay until their time had come.
-        self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
-        heapq.heapify(self._heap)
 
     def at(self, key: Hashable) -> float | None:
         """Return when this key is due; None if it is not set."""

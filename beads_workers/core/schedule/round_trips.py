@@ -207,7 +207,10 @@ class RoundTrips:
         if error:
             self._trouble(error, round_trip.hint)
             if round_trip.settle_error:
-                self._mark_failing()
+                self._failed_at, self._failing = self._effects.now, True
+                for pending in self.pending.values():
+                    if pending.since is None:
+                        pending.since = self._effects.now
         elif round_trip.taken is not None or round_trip.settled or round_trip.renewed is not None:
             self.recovered()
         return [s for s in round_trip.settled if self._checked_off(s)]
@@ -236,12 +239,6 @@ class RoundTrips:
         self._resting = True
         self._effects.timers.set(CLAIM_AGAIN, self._effects.now + delay)
         self.troubled(error, hint, delay)
-
-    def _mark_failing(self) -> None:
-        self._failed_at, self._failing = self._effects.now, True
-        for pending in self.pending.values():
-            if pending.since is None:
-                pending.since = self._effects.now
 
     def _checked_off(self, settled: Settled) -> bool:
         issue_id = settled.settlement.issue_id

@@ -347,7 +347,23 @@ class _WholeRun(Board):
                 if (closed := self.closed.pop((account_id, model), None)) is not None:
                     self.limits.append(replace(closed, ended=now))
             case _:
-                self._lived(entry.record, now)
+                match entry.record:
+                    case rec.WorkerStarted(worker_id, pid):
+                        self._worker_ended(worker_id, now)
+                        self.living[worker_id] = WorkerSpan(worker_id, pid, True, now, None)
+                    case rec.WorkerJoined(worker_id, pid, _, own):
+                        if worker_id not in self.living:
+                            self.living[worker_id] = WorkerSpan(worker_id, pid, own, now, None)
+                    case rec.WorkerLeft(worker_id, reason):
+                        if (span := self.living.get(worker_id)) and not span.own:
+                            self._worker_ended(worker_id, now, reason=reason)
+                    case rec.WorkerExited(worker_id, pid, status):
+                        if (span := self.living.get(worker_id)) and span.pid == pid:
+                            self._worker_ended(worker_id, now, status=status)
+                    case rec.WorkerGone(worker_id, reason):
+                        self._worker_ended(worker_id, now, reason=reason)
+                    case _:
+                        pass
 
     def _run_changed(self, state: str, reason: str, now: float) -> None:
         if state == "paused":
@@ -360,25 +376,6 @@ class _WholeRun(Board):
         if state != "waiting" and self.wait is not None:
             self.waits.append(replace(self.wait, ended=now))
             self.wait = None
-
-    def _lived(self, record: rec.Record, now: float) -> None:
-        match record:
-            case rec.WorkerStarted(worker_id, pid):
-                self._worker_ended(worker_id, now)
-                self.living[worker_id] = WorkerSpan(worker_id, pid, True, now, None)
-            case rec.WorkerJoined(worker_id, pid, _, own):
-                if worker_id not in self.living:
-                    self.living[worker_id] = WorkerSpan(worker_id, pid, own, now, None)
-            case rec.WorkerLeft(worker_id, reason):
-                if (span := self.living.get(worker_id)) and not span.own:
-                    self._worker_ended(worker_id, now, reason=reason)
-            case rec.WorkerExited(worker_id, pid, status):
-                if (span := self.living.get(worker_id)) and span.pid == pid:
-                    self._worker_ended(worker_id, now, status=status)
-            case rec.WorkerGone(worker_id, reason):
-                self._worker_ended(worker_id, now, reason=reason)
-            case _:
-                pass
 
     def _worker_ended(
         self, worker_id: str, now: float, *, status: int | None = None, reason: str = ""

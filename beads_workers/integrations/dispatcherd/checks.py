@@ -69,18 +69,14 @@ def unix_socket(path: Path, root: Path, fix: str) -> Check:
         try:
             probe.connect(os.fspath(path))
         except ConnectionRefusedError:
-            return _dead(path)
+            if path.lstat().st_uid != os.getuid():
+                owner = f"sudo rm {shlex.quote(str(path))}"
+                return fail(NAME, printable(f"{path} is a dead socket of another user"), owner)
+            return ok(NAME, printable(f"{path} is free; a dead socket there is removed"))
         except OSError as error:
             return fail(NAME, printable(f"{path}: {error.strerror}"), f"ls -l {quoted}")
         pid, _ = peer_of(probe)
     return _taken(path, pid, root)
-
-
-def _dead(path: Path) -> Check:
-    if path.lstat().st_uid != os.getuid():
-        owner = f"sudo rm {shlex.quote(str(path))}"
-        return fail(NAME, printable(f"{path} is a dead socket of another user"), owner)
-    return ok(NAME, printable(f"{path} is free; a dead socket there is removed"))
 
 
 def _taken(path: Path, pid: int, root: Path) -> Check:

@@ -217,7 +217,12 @@ class LocalBuffer:
     def remove(self, kept: BufferedJob) -> None:
         """Remove a job that is not ours any longer."""
         self._free_context(kept)
-        self._forget_waiting(kept)
+        for other in kept.waits_for:
+            waiting = self._waited_for.get(other)
+            if waiting is not None:
+                waiting.discard(kept.job.id)
+                if not waiting:
+                    del self._waited_for[other]
         self.doomed.pop(kept.job.id, None)
         self._count[kept.standing] -= 1
         del self._kept[kept.job.id]
@@ -266,11 +271,3 @@ class LocalBuffer:
     def _waiting(self, other: str) -> list[BufferedJob]:
         ids = self._waited_for.pop(other, set())
         return [kept for job_id in ids if (kept := self._kept.get(job_id)) is not None]
-
-    def _forget_waiting(self, kept: BufferedJob) -> None:
-        for other in kept.waits_for:
-            waiting = self._waited_for.get(other)
-            if waiting is not None:
-                waiting.discard(kept.job.id)
-                if not waiting:
-                    del self._waited_for[other]

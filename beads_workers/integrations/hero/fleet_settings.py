@@ -17,7 +17,7 @@ from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.hero.options import HeroTable
 
 if TYPE_CHECKING:
-    from beads_workers.core.base.scripts import Context, LogRoot
+    from beads_workers.core.base.scripts import Context
     from beads_workers.core.base.settings import FleetSettings, Work
     from beads_workers.integrations.hero import HeroQueue
     from beads_workers.options import Resolved
@@ -49,7 +49,10 @@ def prepare_hero(resolved: Resolved, issues: tuple[str, ...], *, owned: bool) ->
     tracker = TrackerChoice("hero", state.absolute(), folder)
     hidden = secret_variables(read_url(queue.url).address)
     work = replace(find_scripts(resolved), hidden_variables=hidden)
-    _check_root(work.log_root)
+    root = work.log_root
+    if root is not None and not os.access(root.path, os.W_OK | os.X_OK):
+        message = f"log_root {root.path} is no folder that can be written"
+        raise CommandError(message, f"mkdir -p -m 700 {shlex.quote(root.path)}", EXIT_USAGE)
     settings = settings_of(resolved, tracker, work, (), owned=owned)
     return replace(
         settings,
@@ -149,12 +152,6 @@ def _checked(context: Context) -> Context:
         validator=runnable(context.validator) if context.validator else (),
         sandbox=runnable(context.sandbox) if context.sandbox else (),
     )
-
-
-def _check_root(root: LogRoot | None) -> None:
-    if root is not None and not os.access(root.path, os.W_OK | os.X_OK):
-        message = f"log_root {root.path} is no folder that can be written"
-        raise CommandError(message, f"mkdir -p -m 700 {shlex.quote(root.path)}", EXIT_USAGE)
 
 
 def _seconds(parameters: dict[str, str], name: str, default: float) -> float:

@@ -436,19 +436,18 @@ class HeroSource:
                 if kept.returned:
                     self.holding.unsure.set()
                 if isinstance(verdict, Ends) and answer == "done":
-                    self._tell_those_who_wait(kept.job.id, verdict.status)
+                    job_id = kept.job.id
+                    status = verdict.status
+                    if status is wire.JobStatus.FINISHED:
+                        self.holding.buffer.finished(job_id)
+                    else:
+                        self.holding.buffer.failed(job_id, f"prerequisite {job_id} failed")
                 return
             if verdict.never:
                 kept.attempts -= 1
                 buffer.put_back(kept)
             else:
                 buffer.cool(kept, self._clock() + verdict.delay_seconds)
-
-    def _tell_those_who_wait(self, job_id: str, status: wire.JobStatus) -> None:
-        if status is wire.JobStatus.FINISHED:
-            self.holding.buffer.finished(job_id)
-        else:
-            self.holding.buffer.failed(job_id, f"prerequisite {job_id} failed")
 
     # --- the rest -------------------------------------------------------------------------------
 

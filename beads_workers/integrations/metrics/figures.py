@@ -139,7 +139,7 @@ def _run(board: Board, elapsed: float) -> list[Family]:
         _gauge(
             "state",
             "1 for the state that the fleet is in.",
-            *_by("state", _only(RUN_STATES, state)),
+            *_by("state", {name: int(name == state) for name in RUN_STATES}),
         ),
         _gauge(
             "degraded",
@@ -379,10 +379,6 @@ def _family(name: str, kind: str, help_text: str, values: tuple[Sample | float, 
 
 def _by(label: str, values: Mapping[str, float]) -> list[Sample]:
     return [Sample(value, ((label, name),)) for name, value in values.items()]
-
-
-def _only(names: Iterable[str], one: str) -> dict[str, float]:
-    return {name: int(name == one) for name in names}
 
 
 # --- usage ---------------------------------------------------------------------------------------

@@ -20,13 +20,6 @@ MS_PRIVATE = 0x40000
 def bind(mounts: Mapping[Path, Path]) -> None:
     """Bind each value over its key, for all processes that this one starts from now on. Raises
     ``OSError`` if the kernel does not allow it. The process must have one thread, and end soon."""
-    _unshare()
-    _mount("none", "/", MS_REC | MS_PRIVATE)
-    for place, file in mounts.items():
-        _mount(str(file), str(place), MS_BIND)
-
-
-def _unshare() -> None:
     try:
         _call("unshare", CLONE_NEWNS)
     except OSError:
@@ -39,6 +32,9 @@ def _unshare() -> None:
             ("gid_map", f"{group} {group} 1"),
         ):
             Path("/proc/self", name).write_text(text)
+    _mount("none", "/", MS_REC | MS_PRIVATE)
+    for place, file in mounts.items():
+        _mount(str(file), str(place), MS_BIND)
 
 
 def _mount(source: str, target: str, flags: int) -> None:

@@ -79,7 +79,14 @@ class BdCalls:
         whose name, if not this run's. The caller judges the exit status.
         """
         self._await_late()
-        self._find_tracker()
+        # If it existed and is gone, bd would search further up and find another tracker.
+        beads = self.folder / ".beads"
+        if beads.exists():
+            self._had_tracker = True
+        elif self._had_tracker:
+            raise SourceError(
+                f"{beads} is gone", f"put {beads} back; 'bd init' would make a new one"
+            )
         argv = [self.program, *self.fixed, *arguments]
         with _file_for_output() as stdout, _file_for_output() as stderr:
             began = time.monotonic()
@@ -102,16 +109,6 @@ class BdCalls:
             error_text = answer.stderr.decode("utf-8", "replace")
             raise SourceError(f"{plain(self.program)} {plain(error_text)}", "check bd --version")
         return answer
-
-    def _find_tracker(self) -> None:
-        # If it existed and is gone, bd would search further up and find another tracker.
-        beads = self.folder / ".beads"
-        if beads.exists():
-            self._had_tracker = True
-        elif self._had_tracker:
-            raise SourceError(
-                f"{beads} is gone", f"put {beads} back; 'bd init' would make a new one"
-            )
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         self._late = process
@@ -208,7 +205,11 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
     try:
         descriptor = os.pidfd_open(process.pid)
     except (OSError, AttributeError):
-        return _wait_polling(process, seconds)
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
     try:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
@@ -218,14 +219,6 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
     if ended:
         process.wait()
     return ended
-
-
-def _wait_polling(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
 
 
 _JSON = re.compile(rb"""^(?=[\[{]\s*(?:["{}\]]|$))""", re.MULTILINE)

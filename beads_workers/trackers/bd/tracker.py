@@ -256,7 +256,12 @@ def _error_object(answer: BdResult) -> dict[str, Any]:
     """Return the ``{"error": ...}`` of either output: 0.x prints it on stdout, 1.x mostly on
     stderr."""
     lines = answer.stderr.splitlines()
-    for text in (answer.stdout, answer.stderr, *reversed(lines), _braced(answer.stderr)):
+    for text in (
+        answer.stdout,
+        answer.stderr,
+        *reversed(lines),
+        answer.stderr[answer.stderr.find(b"{") : answer.stderr.rfind(b"}") + 1],
+    ):
         if not text.lstrip().startswith(b"{"):
             continue
         try:
@@ -266,10 +271,6 @@ def _error_object(answer: BdResult) -> dict[str, Any]:
         if isinstance(value, dict) and "error" in value:
             return value
     return {}
-
-
-def _braced(text: bytes) -> bytes:
-    return text[text.find(b"{") : text.rfind(b"}") + 1]
 
 
 def _complaint(answer: BdResult) -> str:

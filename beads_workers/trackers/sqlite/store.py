@@ -118,7 +118,14 @@ def create(path: Path, prefix: str) -> bool:
         connection = _opened(path, "rwc")
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-            return _create_tables(connection, prefix)
+            with transaction(connection):
+                if _version(connection) != 0:
+                    return False
+                for statement in _TABLES.split(";\n"):
+                    connection.execute(statement)
+                connection.execute("INSERT INTO settings VALUES ('prefix', ?)", (prefix,))
+                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            return True
         finally:
             connection.close()
 
@@ -155,17 +162,6 @@ def _opened(path: Path, mode: str) -> sqlite3.Connection:
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
     return connection
-
-
-def _create_tables(connection: sqlite3.Connection, prefix: str) -> bool:
-    with transaction(connection):
-        if _version(connection) != 0:
-            return False
-        for statement in _TABLES.split(";\n"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO settings VALUES ('prefix', ?)", (prefix,))
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    return True
 
 
 def _bring_up(connection: sqlite3.Connection) -> None:
