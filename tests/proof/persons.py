@@ -131,6 +131,11 @@ def _main_pushed(scene: Scene) -> None:
     git(scene.world.top, "checkout", "-q", "main")
 
 
+def _squashed(scene: Scene) -> None:
+    git(scene.world.top, "merge", "-q", "--squash", BRANCH)
+    git(scene.world.top, "commit", "-q", "-m", "all that landed")
+
+
 def _anew(scene: Scene) -> None:
     git(scene.world.top, "branch", "-D", BRANCH)
     git(scene.world.top, "branch", BRANCH, "main")
@@ -153,6 +158,8 @@ MOVES: dict[str, Callable[[Scene], object]] = {
     "pushes": _main_pushed,
     "sets it to main": _top("branch", "-f", BRANCH, "main"),
     "deletes it and makes it anew": _anew,
+    "squash-merges it into main": _squashed,
+    "renames main": _top("branch", "-m", "main", "trunk"),
     "renames it and back": lambda s: (
         [git(s.world.top, "branch", "-m", *pair) for pair in ((BRANCH, "b"), ("b", BRANCH))]
         and None
@@ -309,6 +316,29 @@ def waits(folder: Path, way: str, style: str, *, lands: bool) -> Iterator[str]:
             yield f"to {onto} it brings the history of main"
 
 
+def waits_on_it(folder: Path, move: str, style: str) -> Iterator[str]:
+    """A person moves the integration branch itself while a finished branch waits for it."""
+    scene, now = Scene(folder), time.time()
+    scene.journal(now - 60.0, now - 30.0)
+    world = scene.world
+    add = world.work("w", {"w": ""}, git(world.top, "rev-parse", "main"))
+    MOVES[move](scene)
+    tip = world.tip()
+    if found := scene.ask():
+        yield f"accused: {found}"
+    coupled = world.repository(style=style).builder.couple(tip, add)
+    if not isinstance(coupled, Coupled):
+        yield f"it does not merge: {coupled}"
+        return
+    if git(world.top, "diff", "--name-only", tip, coupled.commit).split() != ["w"]:
+        yield "it brings more than was shown"
+    scene.next_lander().land(tip, [coupled.changes])
+    if git(world.top, "merge-base", "--is-ancestor", tip, BRANCH):
+        yield "what the person did is lost when it lands"
+    if scene.ask() is not None:
+        yield "what the lander did is taken for an attempt's"
+
+
 # --- all of them ---------------------------------------------------------------------------------
 
 
@@ -344,6 +374,13 @@ def cases() -> list[Case]:
             lambda at, w=way, s=style, n=lands: waits(at, w, s, lands=n),  # type: ignore[misc]
         )
         for way, style, lands in product(WAYS, ("squash", "rebase", "merge"), both)
+    ]
+    found += [
+        Case(
+            f"work waits, a person {move}, {style}",
+            lambda at, m=move, s=style: waits_on_it(at, m, s),  # type: ignore[misc]
+        )
+        for move, style in product(MOVES, ("squash", "rebase", "merge"))
     ]
     step = 29  # No divisor of their number.
     return [found[number * step % len(found)] for number in range(len(found))]
