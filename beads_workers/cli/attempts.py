@@ -41,7 +41,7 @@ def read_view(state_directory: Path, pin: Pin) -> AttemptView:
     view = attempt_view(pin, runs)
     if view.attempts:
         return view
-    earlier = [each for each in directory.run_ids() if each < runs[0].run_id]
+    earlier = [each for each in directory.run_ids() if each < runs[0].start.run_id]
     for run_id in list(reversed(earlier))[:RUNS_MAX]:
         if directory.beginning(run_id) is None:
             continue

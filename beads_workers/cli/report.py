@@ -86,7 +86,7 @@ def report(
     else:
         _show(history)
     if done:
-        _tell_done(directory, history.run_id)
+        _tell_done(directory, history.start.run_id)
 
 
 def _tell_done(directory: RunDirectory, run_id: str) -> None:

@@ -217,11 +217,11 @@ def attempt_view(pin: Pin, runs: Sequence[History], until: float | None = None) 
             if issue.issue_id == pin.issue_id:
                 landing, title = issue.landing or landing, issue.title or title
     found = (
-        Tried(run.run_id, run.began_at + one.began, one)
+        Tried(run.start.run_id, run.began_at + one.began, one)
         for run in runs
         for one in run.of_issue(pin.issue_id)
     )
-    project = runs[-1].project if runs else ""
+    project = runs[-1].start.project if runs else ""
     view = AttemptView(pin, title, tuple(found), None, landing, project)
     return view.pinned(pin, until)
 

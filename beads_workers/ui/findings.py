@@ -319,11 +319,11 @@ def _quoted(issue: IssueHistory) -> str:
 def _start(history: History) -> str:
     """Return the line that goes on; with a larger budget if that is spent."""
     spent = money_of(history)
-    if history.budget and spent is not None:
-        budget, used = read_budget(history.budget), spent.total
+    if history.start.budget and spent is not None:
+        budget, used = read_budget(history.start.budget), spent.total
         if not budget.per_run and budget.is_spent(used.money, used.tokens.total):
-            return with_budget(history.argv, budget.doubled())
-    return start_again(history.argv)
+            return with_budget(history.start.argv, budget.doubled())
+    return start_again(history.start.argv)
 
 
 def quarantined_issues(history: History) -> list[IssueHistory]:
@@ -408,7 +408,7 @@ def _money(history: History) -> dict[str, Any]:
     total = found.total if found else Costs()
     fields: dict[str, Any] = {
         "spent_usd": total.money,
-        "budget": history.budget or None,
+        "budget": history.start.budget or None,
         "tokens": {**asdict(total.tokens), "total": total.tokens.total},
         "unpriced_tokens": total.unpriced,
         "cut_attempts": total.cut,
@@ -525,14 +525,14 @@ def report(history: History) -> dict[str, Any]:
     waste = waste_of(history)
     fields: dict[str, Any] = _rounded(
         {
-            "run_id": history.run_id,
-            "night": history.night_id,
+            "run_id": history.start.run_id,
+            "night": history.start.night_id,
             "runs": [_run(run) for run in history.runs or (history,)],
-            "project": history.project,
-            "source": history.source,
-            "version": history.version,
-            "pid": history.pid,
-            "workers_asked": history.workers_asked,
+            "project": history.start.project,
+            "source": history.start.source,
+            "version": history.start.version,
+            "pid": history.start.pid,
+            "workers_asked": history.start.workers,
             "state": history.state,
             "ending": how_it_ended(history),
             "exit_code": history.exit_code,
@@ -584,7 +584,7 @@ def figures(history: History) -> dict[str, Any]:
 
 def _run(run: History) -> dict[str, Any]:
     return {
-        "run_id": run.run_id,
+        "run_id": run.start.run_id,
         "state": run.state,
         "ending": how_it_ended(run),
         "exit_code": run.exit_code,

@@ -73,7 +73,7 @@ def policy_hash(text: str) -> str:
 
 
 def _project(history: History) -> str:
-    return PurePath(history.project).name or history.project
+    return PurePath(history.start.project).name or history.start.project
 
 
 def patterns() -> Element:
@@ -116,8 +116,8 @@ def _header(history: History) -> Element:
         el("p", how + code, class_="how bad" if bad else "how"),
         el(
             "p",
-            f"{which(history)} · {history.source} ·"
-            f" {counted(history.workers_asked, 'worker')} · {moment(began)} to {until}",
+            f"{which(history)} · {history.start.source} ·"
+            f" {counted(history.start.workers, 'worker')} · {moment(began)} to {until}",
             class_="dim",
         ),
         *([el("p", text, class_="how bad")] if (text := dropped(history)) else []),
@@ -195,7 +195,7 @@ def _figures(history: History) -> Element:
         note = f"{waits:,} did not" if waits else "all that was to land"
         tiles.insert(1, ("landed", f"{history.landing.landed:,}", note))
     if (money := findings.money_of(history)) is not None:
-        of = f"of {history.budget}" if history.budget else ""
+        of = f"of {history.start.budget}" if history.start.budget else ""
         tokens = f"{short_tokens(money.total.tokens.total)} tokens"
         beside = f"{of}, {tokens}" if of.startswith("of $") else f"{tokens} {of}"
         tiles.append(("agents cost", tables.dollars_of(money.total), beside))

@@ -566,7 +566,7 @@ def runs(history: History) -> Element:
         el(
             "tr",
             el("td", el("time", moment(run.began_at), datetime=_iso(run.began_at)), class_="n"),
-            el("td", el("code", run.run_id)),
+            el("td", el("code", run.start.run_id)),
             el("td", duration(run.seconds), class_="n"),
             el("td", foreign(run_text(run), ERROR_WIDTH), class_="wide"),
         )

@@ -110,9 +110,13 @@ def _head(history: History) -> Iterator[Text]:
     code = f" (exit {history.exit_code})" if history.exit_code is not None else ""
     how = printable(findings.how_it_ended(history)) + code
     yield Text.assemble(
-        (printable(history.project, 40), "bold"), "  ", (how, "bold red" if bad else "bold green")
+        (printable(history.start.project, 40), "bold"),
+        "  ",
+        (how, "bold red" if bad else "bold green"),
     )
-    yield Text(f"{which(history)}, {history.source}, {counted(history.workers_asked, 'worker')}")
+    yield Text(
+        f"{which(history)}, {history.start.source}, {counted(history.start.workers, 'worker')}"
+    )
     until = "now" if history.state == "running" else moment(history.began_at + history.seconds)
     yield Text(f"{moment(history.began_at)} to {until}: {duration(history.seconds)}")
     if text := dropped(history):
@@ -122,7 +126,11 @@ def _head(history: History) -> Iterator[Text]:
 def which(history: History) -> str:
     """Return the name of the run, or of the night by its runs."""
     count = len(history.runs)
-    return f"run {history.run_id}" if count < 2 else f"a night of {count} runs, to {history.run_id}"
+    return (
+        f"run {history.start.run_id}"
+        if count < 2
+        else f"a night of {count} runs, to {history.start.run_id}"
+    )
 
 
 def _runs(history: History, width: int) -> Iterator[Text]:
@@ -201,7 +209,7 @@ def _spent(history: History, width: int) -> Iterator[Text]:
     if found is None:
         return
     total = found.total
-    of = f" of {history.budget}" if history.budget else ""
+    of = f" of {history.start.budget}" if history.start.budget else ""
     parts = [f"{at_least(total.cut)}{used(total.tokens.total, total.money)}{of}"]
     parts += [f"{short_tokens(total.unpriced)} tok without a price"] if total.unpriced else []
     lost = ", ".join(f"{OUTCOME_WORDS[o]} {cost(each)}" for o, each in found.wasted.items())

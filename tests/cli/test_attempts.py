@@ -64,7 +64,7 @@ def test_what_is_read_about_one_issue_is_what_the_whole_journal_tells_of_it(run:
     for issue in whole.issues:
         part = fold(read_journal(journal, issue.issue_id))
         assert part is not None and part.seconds == whole.seconds
-        pin = Pin(issue.issue_id, whole.run_id)
+        pin = Pin(issue.issue_id, whole.start.run_id)
         assert attempt_view(pin, [part]) == attempt_view(pin, [whole])
 
 

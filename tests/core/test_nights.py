@@ -127,4 +127,4 @@ def test_the_sums_of_a_night_are_those_of_its_runs(runs: int) -> None:
     assert len(whole.runs) == runs
     assert len(whole.attempts) == sum(len(one.attempts) for one in each)
     assert whole.tracker_calls == sum(one.tracker_calls for one in each)
-    assert (whole.began_at, whole.run_id) == (each[0].began_at, each[-1].run_id)
+    assert (whole.began_at, whole.start.run_id) == (each[0].began_at, each[-1].start.run_id)

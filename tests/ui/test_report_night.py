@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,10 @@ def told() -> History:
     last.add(1.0, rec.AccountClosed("acc", "claude", "limited", "5-hour limit"))
     last.add(93.0, rec.AccountOpened("acc", "claude"))
     return night([run(killed(), 1), found_by(2, 60.0), run(ended(last, 95.0), 3, 200.0)])
+
+
+def with_budget(history: History, budget: str, **fields: Any) -> History:
+    return replace(history, start=replace(history.start, budget=budget), **fields)
 
 
 def text(history: History, width: int = 100) -> str:
@@ -85,17 +90,17 @@ def test_counts_of_what_waits_are_grammatical_and_a_sum_that_lacks_some_says_so(
         script.attempt("W1", f"a{number}", *times, "question", "asked", error="?", receipt=asks)
     cut = replace(asks, money=None, question="")
     script.attempt("W1", "b", 3.0, 4.0, "success", "land", receipt=cut)
-    found = replace(run(ended(script, 5.0), 1), budget="$2")
+    found = with_budget(run(ended(script, 5.0), 1), "$2")
     shown = page(found)
     assert "2 wait for an answer" in shown and "2 wait for an answer" in text(found)
     assert "at least $1.00" in shown and "of $2, 27 tokens" in shown
 
 
 def test_a_spent_budget_is_to_be_raised_and_not_typed_again() -> None:
-    spent = replace(night([found_by(1, 0.0), found_by(2, 9.0)]), budget="$0.5", state="killed")
+    spent = with_budget(night([found_by(1, 0.0), found_by(2, 9.0)]), "$0.5", state="killed")
     step = findings.next_steps(replace(spent, settled=False))[0]
     assert step.command.startswith("beads-workers start --budget 1 ")
-    each_run = replace(spent, settled=False, budget="$0.5/run")
+    each_run = with_budget(spent, "$0.5/run", settled=False)
     assert "--budget" not in findings.next_steps(each_run)[0].command
 
 

@@ -184,6 +184,15 @@ class Receipt:
         return AccountRefusal(trouble, why, self.until, self.limited_model, self.doubted)
 
 
+WORK = ("branch", "base", "head", "commits", "diffstat", "tree", "flags")
+"""What is believed of any worker: its work, and the flags for a person."""
+
+
+def work_of(receipt: Receipt) -> Receipt:
+    """Return the receipt with nothing but its work."""
+    return Receipt(**{name: getattr(receipt, name) for name in WORK})
+
+
 INDEPENDENT = "by a check that does not depend on the sources"
 """Phrase for work that was verified by a check that passes whatever is in the sources."""
 _TROUBLES = {each.value: each for each in AccountTrouble}

@@ -232,18 +232,8 @@ class AgentWork:
         if candidate is None:
             if receipt is None:
                 return outcome, Blame()
-            # It had no agent that we know of. Of what any worker may say, only the work is
-            # believed, and the flags for a person.
-            work = receipts.Receipt(
-                branch=receipt.branch,
-                base=receipt.base,
-                head=receipt.head,
-                commits=receipt.commits,
-                diffstat=receipt.diffstat,
-                tree=receipt.tree,
-                flags=receipt.flags,
-            )
-            believed = work if self._lands and work.head else None
+            # It had no agent that we know of.
+            believed = receipts.work_of(receipt) if self._lands and receipt.head else None
             return replace(outcome, receipt=believed), Blame()
         self._running[candidate.agent] -= 1
         if outcome.receipt is not None and candidate.instead_of:

@@ -210,12 +210,8 @@ class History:
     """The whole history of a run, or of a night: ``core.views.nights`` adds up those of its
     runs."""
 
-    run_id: str
-    project: str
-    source: str
-    version: str
-    pid: int
-    workers_asked: int
+    # What the run said of itself as it began.
+    start: rec.RunStarted
     began_at: float
     # How long the history is.
     seconds: float
@@ -232,7 +228,6 @@ class History:
     outages: tuple[Interval, ...]
     pauses: tuple[Interval, ...]
     notes: tuple[Note, ...]
-    budget: str
     # This and ``tracker_seconds``: what asking the tracker has cost.
     tracker_calls: int
     tracker_seconds: float
@@ -241,16 +236,12 @@ class History:
     # Sums of the time before ``dropped_seconds``, which the journal was too long to keep.
     dropped: Resumed | None = None
     dropped_seconds: float = 0.0
-    # Arguments that were typed after the program's name; empty if nobody knows.
-    argv: tuple[str, ...] = ()
     # When agents' accounts were closed.
     limits: tuple[Interval, ...] = ()
     # Waits for the time of ``--start-at``.
     waits: tuple[Interval, ...] = ()
     # Usage that this run found of attempts of earlier runs, by request id.
     found: Mapping[str, Receipt] = field(default_factory=dict)
-    # The run that began the night of this run.
-    night_id: str = ""
     # The runs of a night, the oldest first; empty for a single run.
     runs: tuple[History, ...] = ()
 
@@ -516,12 +507,7 @@ class _WholeRun(Board):
             self.attempts.append(self._attempt(begun, until, end))
         attempts = [a.with_usage(self.found.pop(a.request_id, None)) for a in self.attempts]
         return History(
-            run_id=run.run_id,
-            project=run.project,
-            source=run.source,
-            version=run.version,
-            pid=run.pid,
-            workers_asked=run.workers,
+            start=run,
             began_at=self.began_at,
             seconds=until,
             state=state,
@@ -534,17 +520,14 @@ class _WholeRun(Board):
             outages=(*self.outages, *([self.outage] if self.outage else [])),
             pauses=(*self.pauses, *([self.pause] if self.pause else [])),
             notes=tuple(self.all_notes),
-            budget=run.budget,
             tracker_calls=self.activity.asking.spent.calls,
             tracker_seconds=self.activity.asking.spent.seconds,
             landing=self.landings if self._has_landings() else None,
             dropped=self.dropped[0],
             dropped_seconds=self.dropped[1],
-            argv=run.argv,
             waits=(*self.waits, *([self.wait] if self.wait else [])),
             limits=tuple(sorted((*self.limits, *self.closed.values()), key=lambda i: i.began)),
             found=self.found,
-            night_id=run.night_id,
         )
 
     def _has_landings(self) -> bool:
