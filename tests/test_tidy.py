@@ -60,11 +60,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "attempts": ("core", "agents", "executors", "runtime", "worktrees"),
     "landing": ("core", "executors", "runtime", "worktrees"),
     "checks": ("core", *TABLE, *PLUGS, "options", "runtime", "worktrees", "attempts", "landing"),
-    "integrations": ENGINE,
-    "cli": (*ENGINE, "attempts", "landing"),
-    "demo": (*ENGINE, "cli"),
-    "chaos": (*ENGINE, "cli"),
-    "conformance": ("core", "exits"),
+    "views": ("core", "executors", "agents", "ui", "runtime", "worktrees", "errors", "exits"),
+    "errors": ("core", "exits"),
+    "integrations": (*ENGINE, "errors"),
+    "cli": (*ENGINE, "attempts", "landing", "views", "errors"),
+    "demo": (*ENGINE, "cli", "errors"),
+    "chaos": (*ENGINE, "cli", "errors", "views"),
+    "conformance": ("core", "exits", "errors"),
 }
 """Which rooms of the package each room may import, beside itself. No integration imports another
 one, and nobody imports an integration but by the registry."""

@@ -179,7 +179,7 @@ class _Run:
             usage.session(request.session, last or Totals())
             self._find_session_file(request.session, at=None if request.resume else 0)
         by = f", session {request.session}" if request.session else ""
-        # ``cli.agent_logs`` reads this line: from here on the lines are that adapter's.
+        # ``views.logs`` reads this line: from here on the lines are that adapter's.
         self._around.log.say(f"agent {spec.name}, adapter {spec.adapter}{by}")
 
     def read_output(self, data: bytes) -> bool:

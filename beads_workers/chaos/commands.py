@@ -19,8 +19,8 @@ import typer
 from beads_workers.chaos.account import ChaosAccount, TaskLog
 from beads_workers.chaos.injector import KillTally
 from beads_workers.chaos.workspace import ChaosWorkspace
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.throwaway import Promise, what_was_checked
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:

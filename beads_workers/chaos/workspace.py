@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from beads_workers.chaos.plan import PREFIX
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.throwaway import Throwaway, add_issues, make_tracker, statuses
 from beads_workers.core.records.journal import RunStarted
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE

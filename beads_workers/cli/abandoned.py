@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from beads_workers.cli.asked_tracker import open_tracker
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.trust import refuse_hooks
 from beads_workers.cli.why import Scheduler
 from beads_workers.core.base.model import FLEETS, IssueId
@@ -23,6 +22,7 @@ from beads_workers.core.base.source import (
     SourceError,
 )
 from beads_workers.core.base.text import json_line, printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.registry import kind_of
 from beads_workers.runtime.abandoned import RunClaims, claims_of_runs, give_back

@@ -14,11 +14,11 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import ControlClient, find_state_directory
 from beads_workers.cli.completion import asked
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given, valid
 from beads_workers.cli.waiting import Waiting, waiting
 from beads_workers.core.base.text import json_line, printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN
 from beads_workers.runtime.locks import is_locked
 

@@ -13,7 +13,7 @@ import sys
 from typing import Any, NoReturn
 
 from beads_workers import __version__
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_ERROR
 
 MACHINE = frozenset(

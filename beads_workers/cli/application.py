@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from beads_workers import __version__
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import WIDTH_MAX, CommandGroup, GroupedCommands, LaidOut
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.registry import COMMANDS, DECIDING, commands
 

@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.base.source import SourceError
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
 from beads_workers.registry import kind_of
 from beads_workers.runtime.sources import open_source

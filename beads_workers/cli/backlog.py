@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from beads_workers.cli.attempts import Beside
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.why import ISSUES_MAX, Scheduler, TrackerLook, look, look_at_all, picture_of
 from beads_workers.core.base.facts import NO_FLEET, Facts
 from beads_workers.core.base.source import Source, SourceError
 from beads_workers.core.base.text import json_line
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER
 from beads_workers.ui.backlog import IssueBacklog, as_json, backlog, grouped, lines, titles_of
 from beads_workers.ui.words import State
+from beads_workers.views.beside import Beside
 
 if TYPE_CHECKING:
     from beads_workers.ui.viewer import Fields

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_USAGE
 from beads_workers.runtime.locks import is_locked
 

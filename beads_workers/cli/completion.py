@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 
 if TYPE_CHECKING:
     from beads_workers.runtime.run_directory import RunDirectory

@@ -15,8 +15,8 @@ from typing import Any
 from beads_workers import registry
 from beads_workers.checks.risky import Risky, SettingsFile
 from beads_workers.checks.trust import trusted_lines
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import (
     FILE_NAME,

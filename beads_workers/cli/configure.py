@@ -10,8 +10,8 @@ import typer
 
 from beads_workers.cli import proposals
 from beads_workers.cli.config import find_file, render, resolve, to_json
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.text import json_line
+from beads_workers.errors import CommandError
 from beads_workers.options import FILE_NAME
 
 

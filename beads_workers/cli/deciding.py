@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime.within_attempt import GO_ON, belong, marks, refusal
 

@@ -18,11 +18,11 @@ from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade, any_failed, fail
 from beads_workers.cli.checking import sentence, to_json
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.refusals import refusal
 from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.base.text import counted, printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_ERROR, EXIT_TRACKER, EXIT_USAGE
 from beads_workers.options import FILE_NAME, Resolved, Typed, given
 

@@ -13,7 +13,6 @@ import typer
 
 from beads_workers.cli.arguments import IssueCommand
 from beads_workers.cli.completion import closed_issues, issues
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.person import in_editor, text_given, valid
 from beads_workers.cli.source_listing import editable, unknown
 from beads_workers.cli.tracker import AFTER_DASHES, PRIORITY, DashedArguments, seconds, show
@@ -21,6 +20,7 @@ from beads_workers.cli.tracker_folder import Json, warn
 from beads_workers.core.base.ready import BLOCKS
 from beads_workers.core.base.source import IssueEdit
 from beads_workers.core.base.text import json_line, printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:

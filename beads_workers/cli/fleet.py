@@ -21,8 +21,8 @@ from beads_workers.cli.client import (
     wait_for_exit,
 )
 from beads_workers.cli.completion import runs, under_way
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import need
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime import live_page
 

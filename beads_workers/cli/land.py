@@ -18,13 +18,13 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir, Trust
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import may_be_undone, with_branches
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.waiting import over_here
 from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.base.text import counted, printable, some
 from beads_workers.core.records import landing as messages
 from beads_workers.core.records.landing import LanderSettings
 from beads_workers.core.records.receipts import INDEPENDENT
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN
 
 Verify = Annotated[

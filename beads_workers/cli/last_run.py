@@ -25,8 +25,8 @@ def night_of(directory: Path, last: dict[str, Any]) -> dict[str, Any] | None:
     """
     if last["night"]["runs"] < 2:
         return None
-    from beads_workers.cli.histories import read_night
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.ui.findings import figures
+    from beads_workers.views.histories import read_night
 
     return figures(read_night(RunDirectory(directory), last["run_id"]))

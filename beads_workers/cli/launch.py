@@ -18,13 +18,13 @@ from types import FrameType
 from typing import Any
 
 from beads_workers.cli.client import ControlClient, wait_for_exit
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.budget import read_budget
 from beads_workers.core.base.model import FLEETS
 from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.settings import FleetSettings, Worktrees
 from beads_workers.core.base.text import counted, printable
 from beads_workers.core.records.journal import from_json, heads
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_UNKNOWN
 from beads_workers.runtime.endings import how_it_ended
 from beads_workers.runtime.processes import received_signals, wake_on

@@ -14,10 +14,8 @@ from typing import Any
 
 from rich.console import Group
 
-from beads_workers.cli.attempts import AttemptReader, Beside, save
 from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
-from beads_workers.cli.log_tail import LogTail, WorktreeDiff, Wrapping
 from beads_workers.cli.person import signed
 from beads_workers.core.base.text import counted, printable
 from beads_workers.ui import bindings, theme, viewer
@@ -32,6 +30,9 @@ from beads_workers.ui.dashboard import (
 )
 from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
+from beads_workers.ui.wrapping import Wrapping
+from beads_workers.views.attempt import save
+from beads_workers.views.beside import AttemptReader, Beside, LogTail
 
 # Input: snapshots and keys. Output: frames and requests. The dashboard is a client like any other:
 # if it is slow, stopped or killed, the fleet does not notice.
@@ -100,6 +101,12 @@ def show(
         return _Live(terminal, feed, role, run_folder, caption).run()
 
 
+def _why_lines(issue_id: str, directory: Path) -> list[str]:
+    from beads_workers.cli.why import why_lines
+
+    return why_lines(issue_id, directory)
+
+
 class _Live:
     def __init__(
         self,
@@ -112,8 +119,8 @@ class _Live:
         self._terminal = terminal
         self._feed = feed
         self._run_folder = run_folder
-        self._logs = LogTail(run_folder, changes=WorktreeDiff())
-        self._attempts = AttemptReader(run_folder, replay=role is viewer.Role.REPLAY)
+        self._logs = LogTail(run_folder)
+        self._attempts = AttemptReader(run_folder, _why_lines, replay=role is viewer.Role.REPLAY)
         self._backlog = BacklogWatch(run_folder("-").parent.parent)
         self._wrapping = Wrapping()
         self._saving: Beside[str] = Beside()

@@ -17,11 +17,10 @@ import typer
 from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import with_logs
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
-    from beads_workers.cli.agent_logs import ReadableLog
     from beads_workers.core.records.journal import Entry
     from beads_workers.runtime.run_directory import RunDirectory
 
@@ -147,10 +146,10 @@ def _printed(folder: Path, *, raw: bool) -> Shown:
     Each line begins with the issue. Attempts of one number share a log: lines that were shown are
     not repeated.
     """
-    from beads_workers.cli.agent_logs import left_outputs
     from beads_workers.core.base.model import OutcomeKind
     from beads_workers.core.records.journal import Finished
     from beads_workers.executors.files import log_file
+    from beads_workers.views.logs import left_outputs
 
     seen: dict[Path, int] = {}
 
@@ -185,10 +184,10 @@ def _attempts(
     directory: RunDirectory, run_ids: list[str], which: str, after: float
 ) -> list[AttemptLog]:
     """Return the matching attempts of the newest run that has any."""
-    from beads_workers.cli.agent_logs import left_outputs
     from beads_workers.core.records.journal import Finished, Started
     from beads_workers.executors.files import log_file, output_file
     from beads_workers.runtime.journal_file import read_journal
+    from beads_workers.views.logs import left_outputs
 
     for run_id in reversed(run_ids):
         run = directory.run(run_id)
@@ -217,33 +216,11 @@ def _attempts(
 
 def _output(log: Path, *, raw: bool) -> Iterator[str]:
     try:
+        from beads_workers.views.logs import readable_lines
+
         yield from readable_lines(log, raw=raw)
     except FileNotFoundError:
         print("(it printed nothing)", file=sys.stderr)
-
-
-def readable_lines(log: Path, *, raw: bool = False) -> Iterator[str]:
-    """Yield the lines of an attempt's log as ``logs`` prints them. Raise ``OSError``."""
-    from beads_workers.cli.agent_logs import ReadableLog
-
-    readable = None if raw else ReadableLog()
-    with log.open("rb") as file:
-        for line in file:
-            if (text := _text(line, readable, raw=raw)) is not None:
-                yield text
-
-
-def _text(line: bytes, readable: ReadableLog | None, *, raw: bool) -> str | None:
-    from beads_workers.core.base.text import as_shown, printable
-
-    text = line.decode("utf-8", "replace").rstrip("\r\n")
-    if readable is not None:
-        shown = readable.line(text)
-        if shown is None:
-            return None
-        text = shown
-    # Output of a task must not control a terminal, also not behind a pipe.
-    return text if raw else printable(as_shown(text))
 
 
 def _show(texts: Iterator[str], count: int | None) -> None:
@@ -266,11 +243,11 @@ def _follow_events(directory: RunDirectory, run_id: str, journal: Path, shown: S
 
 
 def _follow_output(directory: RunDirectory, run_id: str, log: Path, *, raw: bool) -> None:
-    from beads_workers.cli.agent_logs import of_tail
+    from beads_workers.views.logs import of_tail, printed
 
     readable = None if raw else of_tail(log)
     for line in _grow(directory, run_id, log):
-        if (text := _text(line, readable, raw=raw)) is not None:
+        if (text := printed(line, readable)) is not None:
             print(text, flush=True)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 
 

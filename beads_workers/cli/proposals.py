@@ -10,8 +10,8 @@ from typing import Any
 from beads_workers.checks.verify import VerifyProposal, propose
 from beads_workers.cli.client import project_here
 from beads_workers.cli.config import find_file, read_file, set_key
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
 from beads_workers.options import FILE_NAME
 
 NONE_HINT = (

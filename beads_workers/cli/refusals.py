@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from beads_workers.checks.rules import Check, Grade
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import runs
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.runs import find_run
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def report(
 
     It lists what was closed, what failed and why, and what to do next.
     """
-    from beads_workers.cli.histories import read_history, read_night
     from beads_workers.cli.waiting import waiting
     from beads_workers.core.views.history import as_of_now
     from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.views.histories import read_history, read_night
 
     if html is not None and as_json:
         raise CommandError("--html and --json are two reports", "ask for one", EXIT_USAGE)

@@ -10,7 +10,7 @@ import typer
 
 from beads_workers.cli.arguments import Trust
 from beads_workers.cli.client import connect, find_state_directory, wait_for_exit
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 
 

@@ -11,10 +11,10 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import causes, quarantined
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.waiting import waiting
 from beads_workers.core.base.causes import NO_SUCH_CAUSE, is_of
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 

@@ -15,12 +15,12 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import to_approve, with_branches
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given
 from beads_workers.cli.waiting import waiting
 from beads_workers.core.base.text import json_line, printable
 from beads_workers.core.records.receipts import SHA_CHARS
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:

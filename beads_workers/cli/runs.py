@@ -16,7 +16,7 @@ import typer
 
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.endings import how_it_ended
 from beads_workers.ui.words import moment
@@ -99,8 +99,8 @@ def _rows(directory: RunDirectory, running: str) -> Iterator[dict[str, Any]]:
 
 def _figures_of_killed(directory: RunDirectory, run_id: str) -> dict[str, Any]:
     """Return the figures of a killed run with what later runs settled of it, and found out."""
-    from beads_workers.cli.histories import read_history
     from beads_workers.ui.findings import figures
+    from beads_workers.views.histories import read_history
 
     found = figures(read_history(directory, run_id))
     return found | {"quarantined_here": found["quarantined"]}

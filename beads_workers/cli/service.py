@@ -11,13 +11,13 @@ from pathlib import Path
 
 from beads_workers.checks.condition import Stage, conditions, listed
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.preparation import refuse_failed
 from beads_workers.core.base import limits
 from beads_workers.core.base.redaction import typed_secret
 from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.base.text import printable
 from beads_workers.core.schedule.hours import is_of_day
+from beads_workers.errors import CommandError
 from beads_workers.exits import (
     EXIT_NOT_RUNNING,
     EXIT_RUNNING,

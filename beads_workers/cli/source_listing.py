@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.tracker_folder import no_tracker, unopened
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.base.source import SourceError
 from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.project import STATE_FOLDER
 

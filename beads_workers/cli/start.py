@@ -20,7 +20,6 @@ import typer
 from beads_workers.cli.client import ControlClient
 from beads_workers.cli.completion import AFTER_DASHES
 from beads_workers.cli.completion import issues as known_issues
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.shown_work import ISSUES_OWN, shown_command
@@ -31,6 +30,7 @@ from beads_workers.core.base.option import FLEET
 from beads_workers.core.base.settings import Agent, FleetSettings, understood
 from beads_workers.core.base.text import counted, printable
 from beads_workers.core.schedule.hours import written
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import Options, Typed, given
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output

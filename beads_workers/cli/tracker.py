@@ -16,7 +16,6 @@ import typer
 from beads_workers.cli.arguments import IssueCommand, StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.cli.completion import among, issues
-from beads_workers.cli.errors import CommandError, unreadable
 from beads_workers.cli.kinds import need
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.person import author, valid
@@ -30,6 +29,7 @@ from beads_workers.core.base.model import (
 from beads_workers.core.base.ready import BLOCKS, FINISHED
 from beads_workers.core.base.text import json_line, printable
 from beads_workers.core.base.times import parse_duration
+from beads_workers.errors import CommandError, unreadable
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.ui.words import ORDER_NAMES, State
 

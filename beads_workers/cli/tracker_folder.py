@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from beads_workers.cli.client import project_here, tracker_here
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.source import SourceError
 from beads_workers.core.base.text import json_line, printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE, is_tracker
 

@@ -21,10 +21,10 @@ from beads_workers.checks.rules import Check, Grade
 from beads_workers.checks.trust import store_of, trust
 from beads_workers.cli.arguments import Json
 from beads_workers.cli.config import resolve
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
 from beads_workers.cli.refusals import refuse
 from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
 from beads_workers.options import KEYS, Resolved, RiskyLine, Typed, given
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beads_workers.cli.client import ControlClient, connect
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN
 
 

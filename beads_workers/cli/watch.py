@@ -14,12 +14,12 @@ import typer
 from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import runs
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.fleet import EnvelopesToo, refuse_without_json
 from beads_workers.cli.kinds import need
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.runs import find_run
 from beads_workers.cli.web import WithPort
+from beads_workers.errors import CommandError
 from beads_workers.options import Typed
 
 if TYPE_CHECKING:

@@ -31,9 +31,9 @@ from urllib.parse import urlsplit
 from beads_workers import __version__
 from beads_workers.cli.client import connect
 from beads_workers.cli.config import resolve
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.person import signed
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime import live_page
 from beads_workers.runtime.live_page import LivePage

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.ui.attempt import AttemptView, Pin, about, actions, now, running
 from beads_workers.ui.web import Body
 from beads_workers.ui.web_shown import Message, Shown
+from beads_workers.views import logs
 
 if TYPE_CHECKING:
     from beads_workers.cli.backlog import BacklogWatch
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.ui.backlog import IssueBacklog
 
-LOG_PART_BYTES = 128 << 10
-"""Size of a part of a log that a page gets at once: its end first, then what is before or after."""
-
-LINE_CHARS_MAX = 4000
 DIFF_LINES_MAX = 4000
 """Number of lines of a diff that a page draws; 'diff' on a terminal shows all of it."""
 
@@ -108,7 +104,7 @@ class PageAnswers:
         return None if snapshot is None else running(pin, snapshot)
 
     def _view(self, query: Query) -> AttemptView:
-        from beads_workers.cli.attempts import read_view
+        from beads_workers.views.attempt import read_view
 
         return read_view(self._directory, self._pin(query))
 
@@ -125,7 +121,7 @@ class PageAnswers:
 
     def diff(self, query: Query) -> Message:
         """Return the diff of an attempt, as ``diff ISSUE`` makes it: no program is run by it."""
-        from beads_workers.cli.attempts import diff_lines
+        from beads_workers.views.attempt import diff_lines
 
         view = self._view(query)
         lines = diff_lines(self._directory, view, runs=self._row(view.pin) is not None)
@@ -155,7 +151,7 @@ class PageAnswers:
     # --- logs ---------------------------------------------------------------------------------
 
     def _log(self, query: Query) -> tuple[Path, Pin]:
-        from beads_workers.cli.attempts import log_path
+        from beads_workers.views.attempt import log_path
 
         pin = self._pin(query)
         if not pin.number:
@@ -170,8 +166,8 @@ class PageAnswers:
         runs = self._row(pin) is not None
         places = {name: int(query[name]) for name in ("before", "after") if query.get(name)}
         try:
-            with _opened(path) as file:
-                found = log_part(file, path, **places)
+            with logs.opened(path) as file:
+                found = logs.log_part(file, path, **places)
         except FileNotFoundError:
             found = {"begin": 0, "end": 0, "size": 0, "lines": [], "times": [], "begun": ""}
         return found | {"name": path.name, "runs": runs}
@@ -180,7 +176,7 @@ class PageAnswers:
         """Return the whole log as it is, for a file of the person."""
         path, _ = self._log(query)
         try:
-            with _opened(path) as file:
+            with logs.opened(path) as file:
                 data = file.read()
         except FileNotFoundError:
             return None
@@ -208,8 +204,8 @@ class PageAnswers:
 
     def report(self, query: Query) -> Body | Message:
         """Return the report of a night, or of one run, as ``report --html`` writes it."""
-        from beads_workers.cli.histories import read_history, read_night
         from beads_workers.ui.report_html import page
+        from beads_workers.views.histories import read_history, read_night
 
         run_id = query.get("run") or self._runs.last_run()
         if run_id not in self._runs.run_ids():
@@ -303,67 +299,3 @@ def pin_json(pin: Pin) -> Message:
         "ended": pin.ended_at,
         "request": pin.request_id,
     }
-
-
-def _opened(path: Path) -> BinaryIO:
-    """Open a log, and nothing that a link leads to."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags), "rb")
-
-
-def log_part(
-    file: BinaryIO, path: Path, *, before: int | None = None, after: int | None = None
-) -> Message:
-    """Return the end of a log; or what is just ``before`` a place, or what came ``after`` it.
-
-    ``begin``, ``end``: the places of the part, in bytes. ``lines``: whole lines, without noise of
-    agents; ``times``: when each was said in epoch seconds, or None. ``begun``: the last line if it
-    is incomplete yet, which is in no part. ``anew``: the log is another one than before.
-    """
-    size = os.fstat(file.fileno()).st_size
-    anew = after is not None and after > size
-    if anew:
-        after = None
-    if after is not None:
-        begin, end = after, min(size, after + LOG_PART_BYTES)
-    else:
-        end = size if before is None else min(size, before)
-        begin = max(0, end - LOG_PART_BYTES)
-    file.seek(begin)
-    data = file.read(end - begin)
-    if begin and after is None and (cut := data.find(b"\n") + 1):
-        begin, data = begin + cut, data[cut:]
-    whole, newline, begun = data.rpartition(b"\n")
-    if not newline and len(data) >= LOG_PART_BYTES:
-        whole, newline, begun = data, b"\n", b""  # One line longer than a part: cut.
-    lines, times = _readable(whole.split(b"\n") if newline else [], path, begin)
-    open_ended = begun.decode("utf-8", "replace") if end == size and before is None else ""
-    return {
-        "begin": begin,
-        "end": begin + len(data) - len(begun) if newline else begin,
-        "size": size,
-        "lines": lines,
-        "times": times,
-        "begun": _line("" if open_ended.startswith("{") else open_ended),
-        "anew": anew,
-    }
-
-
-def _readable(raw: Sequence[bytes], path: Path, begin: int) -> tuple[list[str], list[float | None]]:
-    from beads_workers.cli.agent_logs import ReadableLog, of_tail, said_at
-    from beads_workers.ui.agents import epoch_of
-
-    readable = of_tail(path) if begin else ReadableLog()
-    lines: list[str] = []
-    times: list[float | None] = []
-    for line in raw:
-        if (text := readable.line(line.decode("utf-8", "replace").rstrip("\r"))) is not None:
-            lines.append(_line(text))
-            times.append(epoch_of(said_at(line)))
-    return lines, times
-
-
-def _line(text: str) -> str:
-    from beads_workers.core.base.text import as_shown
-
-    return as_shown(text)[:LINE_CHARS_MAX]

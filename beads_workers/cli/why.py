@@ -16,7 +16,6 @@ from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.asked_tracker import settings_here
 from beads_workers.cli.client import ControlClient, connect, find_state_directory
 from beads_workers.cli.completion import issues
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.receipts import find_receipts
 from beads_workers.core.base import limits
 from beads_workers.core.base.facts import NO_FLEET, Facts, IssueFacts
@@ -28,6 +27,7 @@ from beads_workers.core.base.text import json_line, printable
 from beads_workers.core.records.journal import Checkpointed
 from beads_workers.core.records.landing import Add, ahead_of, ahead_text
 from beads_workers.core.views.recovery import RecoveryState
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN
 from beads_workers.registry import kind_of
 from beads_workers.runtime.result_spool import replay_results

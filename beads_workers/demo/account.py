@@ -13,12 +13,12 @@ from typing import Any
 
 import beads_workers
 from beads_workers.cli.client import connect
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.throwaway import Promise, what_was_checked
 from beads_workers.core.base.text import printable
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import Entry, Finished
 from beads_workers.demo.backlog import BACKLOG, Item, ItemFate, of_fate
+from beads_workers.errors import CommandError
 from beads_workers.runtime import sessions
 from beads_workers.runtime.run_directory import RunDirectory
 

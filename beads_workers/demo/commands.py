@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beads_workers.cli.client import ControlClient
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.launch import Interrupts, WatchResult
 from beads_workers.core.records.journal import from_json
 from beads_workers.core.views.snapshot import Board
 from beads_workers.core.views.status import FRAME_SECONDS, Frames
 from beads_workers.demo.captions import Narrator
+from beads_workers.errors import CommandError
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.lines import line
 from beads_workers.ui.terminal import can_draw

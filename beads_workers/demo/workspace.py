@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.throwaway import Throwaway, make_tracker, statuses
 from beads_workers.demo import backlog
+from beads_workers.errors import CommandError
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.runtime.run_directory import RunDirectory

@@ -14,7 +14,7 @@ import pytest
 from beads_workers.checks import conditions as folder
 from beads_workers.checks.condition import Asked, conditions, table
 from beads_workers.cli.application import build
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from tests.cli.doctor_support import Patient, initialised, write
 from tests.support.repository import IDENTITY, commit, git, make_repository
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from beads_workers.cli.agent_logs import ReadableLog, of_tail
+from beads_workers.views.logs import ReadableLog, of_tail
 
 BEGINS = "[beads-workers] agent fast, adapter claude, session s-1"
 EDITS = json.dumps(

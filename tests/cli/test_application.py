@@ -12,7 +12,7 @@ import typer
 from typer.main import get_command
 
 from beads_workers.cli.application import COMPLETING, build
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.registry import commands
 
 NAMES = [name for commands in commands().values() for name in commands]

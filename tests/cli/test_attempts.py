@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from beads_workers.cli.attempts import AttemptReader, Beside, diff_lines, log_path, read_view
+from beads_workers.cli.why import why_lines
 from beads_workers.core.records.receipts import Receipt
 from beads_workers.core.views.history import Attempt, LandingHistory, fold
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.ui.attempt import AttemptView, Pin, Tried, attempt_view
+from beads_workers.views.attempt import diff_lines, log_path, read_view
+from beads_workers.views.beside import AttemptReader, Beside
 from beads_workers.worktrees.diffs import diff
 from beads_workers.worktrees.git import SECONDS_VARIABLE, GitError, GitHangs
 from tests.oracles.journals import KEPT
@@ -231,7 +233,7 @@ def test_a_reader_knows_the_attempt_before_it_asks_git_and_asks_no_tracker_in_a_
     script.add(0.0, replace(started(), run_id=run_id, project=str(world.project)))
     script.write(world.state, run_id)
     snapshot = after(replace(BEGAN, run_id=run_id), elapsed=9.0)
-    reader = AttemptReader(world.runs.run, replay=True)
+    reader = AttemptReader(world.runs.run, why_lines, replay=True)
     pin = Pin("a", run_id, 1)
     assert reader.diff(AttemptView(pin), snapshot) is None
 
@@ -244,7 +246,7 @@ def test_a_reader_knows_the_attempt_before_it_asks_git_and_asks_no_tracker_in_a_
 
 
 def test_files_that_cannot_be_read_are_told_and_end_no_thread(tmp_path: Path) -> None:
-    reader = AttemptReader(tmp_path.joinpath)
+    reader = AttemptReader(tmp_path.joinpath, why_lines)
     snapshot = after(elapsed=9.0)
     pin = Pin("a", snapshot["run_id"], 1)
     lines = until(lambda: reader.diff(reader.view(pin, snapshot), snapshot))

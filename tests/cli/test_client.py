@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from beads_workers.cli.client import ControlClient, NoAnswer
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 
 Pair = tuple[ControlClient, socket.socket]
 

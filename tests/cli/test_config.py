@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from beads_workers import registry
 from beads_workers.cli.config import find_file, render, resolve, to_json
 from beads_workers.cli.configure import register
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.times import parse_duration
+from beads_workers.errors import CommandError
 from beads_workers.options import FILE_NAME, KEYS, options_of, value_of
 from tests.support.trust import TRUSTED
 

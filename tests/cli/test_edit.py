@@ -11,7 +11,7 @@ import pytest
 
 from beads_workers.cli import edit, tracker
 from beads_workers.cli.app import main
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.trackers.sqlite.store import connect, transaction
 from tests.support.bd import BdProject
 from tests.support.commands import Commands

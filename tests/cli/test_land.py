@@ -15,12 +15,12 @@ from typer.testing import Result
 from beads_workers.checks.landing import clones_land_together
 from beads_workers.cli import clean, land
 from beads_workers.cli.config import resolve
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.preparation import check_gate, prepare
 from beads_workers.cli.throwaway import make_tracker, statuses
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import Entry, encode
 from beads_workers.core.records.receipts import Receipt
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.landing.gate import LOCK
 from beads_workers.landing.undo import Undo

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from beads_workers.cli.agent_logs import left_outputs
+from beads_workers.views.logs import left_outputs
 from tests.support import warm
 
 TWICE = "echo try $BW_ATTEMPT; [ $BW_ATTEMPT = 2 ] || kill -9 $PPID"

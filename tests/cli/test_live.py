@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import time
+import shutil
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,10 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.cli import log_tail
-from beads_workers.cli.attempts import save
 from beads_workers.cli.live import shortened
-from beads_workers.cli.log_tail import LogFile, LogTail, WorktreeDiff, Wrapping
 from beads_workers.core.base.text import columns
 from beads_workers.core.records import journal as rec
 from beads_workers.core.views.history import Attempt
@@ -24,6 +20,11 @@ from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui import bindings
 from beads_workers.ui.attempt import AttemptView, Pin, Tried
 from beads_workers.ui.viewer import Look, Pane, Part, ShownAttempt, ShownLog
+from beads_workers.ui.wrapping import Wrapping
+from beads_workers.views import logs
+from beads_workers.views.attempt import save
+from beads_workers.views.beside import LogTail, changes_in_worktree
+from beads_workers.views.logs import LogFile
 from tests.cli.test_agent_logs import BEGINS, EDITS, NOISE
 from tests.support.repository import git
 from tests.support.worktrees import World
@@ -51,10 +52,10 @@ def test_a_log_is_read_on_from_where_it_ended_and_its_begun_line_is_shown(tmp_pa
     path = tmp_path / "log"
     add(path, "one\ntwo\nthr")
     log = LogFile(path)
-    log.read()
+    log.read(NOW)
     assert log.shown == ["one", "two", "thr"]
     add(path, "ee\nfour\n")
-    log.read()
+    log.read(NOW)
     assert log.shown == ["one", "two", "three", "four"] and log.first == 0
 
 
@@ -62,21 +63,21 @@ def test_of_a_large_log_the_end_is_read_from_a_whole_line_on(tmp_path: Path) -> 
     path = tmp_path / "log"
     add(path, "".join(f"line {number:04d}\n" for number in range(1000)))
     log = LogFile(path, bytes_max=95)
-    log.read()
+    log.read(NOW)
     assert log.shown == [f"line {number:04d}" for number in range(991, 1000)]
 
 
 def test_more_lines_than_are_kept_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_tail, "LOG_LINES_MAX", 10)
+    monkeypatch.setattr(logs, "LOG_LINES_MAX", 10)
     path = tmp_path / "log"
     add(path, "".join(f"{number}\n" for number in range(25)))
     log = LogFile(path)
-    log.read()
+    log.read(NOW)
     assert log.first == 15 and log.shown == [str(number) for number in range(15, 25)]
     add(path, "25\n")
-    log.read()
+    log.read(NOW)
     assert log.first == 16 and log.shown[-1] == "25"
 
 
@@ -84,7 +85,7 @@ def test_lines_of_agents_are_readable_and_control_characters_do_nothing(tmp_path
     path = tmp_path / "log"
     add(path, f"{BEGINS}\n{EDITS}\n{NOISE}\n\x1b]0;title\x07 plain \x1b[31m\n" + '{"type": "cut')
     log = LogFile(path)
-    log.read()
+    log.read(NOW)
     assert log.shown[1] == "editing a.py" and len(log.shown) == 3
     assert all(line.isprintable() for line in log.shown)
 
@@ -168,22 +169,25 @@ def test_lines_have_the_time_at_which_they_came_or_that_their_agent_says(tmp_pat
     said = json.loads(EDITS) | {"timestamp": "2026-11-28T03:04:05Z"}
     add(path, f"{BEGINS}\nold\n{json.dumps(said)}\n")
     log = LogFile(path)
-    log.read()
+    log.read(NOW)
     at = datetime.fromisoformat("2026-11-28T03:04:05Z").timestamp()
-    assert log.times == ["", "", time.strftime("%H:%M:%S", time.localtime(at))]
+    assert log.times == [None, None, at]
     add(path, "new\n")
-    log.read()
-    assert re.fullmatch(r"\d\d:\d\d:\d\d", log.times[-1]) and len(log.times) == len(log.lines)
+    log.read(NOW)
+    assert log.times[-1] == NOW and len(log.times) == len(log.lines)
     moved = tmp_path / "moved"
     path.rename(moved)
     later = LogFile(moved)
-    later.read()
-    assert later.times[-1] == ""
+    later.read(NOW)
+    assert later.times[-1] is None
     later.goes_on_with(log)
     assert later.times == log.times
 
 
 # --- rows of a text ------------------------------------------------------------------------------
+
+
+NOW = 1_700_000_000.0
 
 
 @given(st.lists(st.text("ab \u65e5\u0301", max_size=40)), st.integers(1, 12), st.data())
@@ -246,33 +250,25 @@ def test_a_whole_log_is_saved_as_it_is_read_and_no_file_is_replaced(tmp_path: Pa
 # --- what an attempt has changed -----------------------------------------------------------------
 
 
-def changes_of(changes: WorktreeDiff, shown: ShownAttempt, run: Path) -> str:
-    """What git says, after it was asked."""
-    changes.of(shown, run)
-    for _ in range(1000):
-        if changes.of(shown, run):
-            break
-        time.sleep(0.01)
-    return changes.of(shown, run)
-
-
 def test_what_a_running_attempt_changes_is_counted_with_what_is_new(tmp_path: Path) -> None:
     world = World(tmp_path)
     place = world.make("app-1", 2)
-    run = world.runs.run(world.run_id)
     (place.folder / "README.md").write_text("other\n")
     git(place.folder, "add", "-A")
     git(place.folder, "commit", "-qm", "first")
     (place.folder / "new.py").write_text("x = 1\n")
     shown = ShownAttempt("app-1", 2, "W1", running=True, row={})
-    said = changes_of(WorktreeDiff(), shown, run)
+    said = changes_in_worktree(world.runs.run(world.run_id).parent.parent, shown)
     assert "1 file changed" in said and said.endswith(", 1 new file")
     world.make("app-1", 3, continues=True)
     next_one = ShownAttempt("app-1", 3, "W1", running=True, row={})
-    assert changes_of(WorktreeDiff(), next_one, run) == said
+    assert changes_in_worktree(world.runs.run(world.run_id).parent.parent, next_one) == said
     other = ShownAttempt("app-2", 1, "W1", running=True, row={})
-    assert WorktreeDiff().of(other, run) == ""
+    assert changes_in_worktree(world.runs.run(world.run_id).parent.parent, other) == ""
 
 
 def test_a_worktree_that_is_gone_changes_nothing(tmp_path: Path) -> None:
-    assert log_tail._changes(str(tmp_path / "gone"), "main") == ""
+    world = World(tmp_path)
+    shutil.rmtree(world.make("app-1", 2).folder)
+    shown = ShownAttempt("app-1", 2, "W1", running=True, row={})
+    assert changes_in_worktree(world.runs.run(world.run_id).parent.parent, shown) == ""

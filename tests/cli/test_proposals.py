@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.cli.config import read_file, set_key
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.options import FILE_NAME
 from tests.cli.doctor_support import Patient, initialised, patient
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from beads_workers.cli.application import build
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.model import IssueId
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call

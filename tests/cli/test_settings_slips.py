@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from beads_workers.cli.config import read_text
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.settings_slips import KEYS_SHOWN_MAX, TYPED, right
+from beads_workers.errors import CommandError
 from beads_workers.options import KEYS
 
 FILE = Path("beads-workers.toml")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from beads_workers.cli import tracker
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from tests.support.commands import Commands
 
 _COMMANDS = Commands(tracker)

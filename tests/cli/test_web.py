@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from beads_workers.cli import web
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.web import (
     NO_RUN_SECONDS,
     READ_SECONDS,
@@ -26,6 +25,7 @@ from beads_workers.cli.web import (
     with_port,
 )
 from beads_workers.core.records.journal import RunEnded, RunStarted, encode
+from beads_workers.errors import CommandError
 from beads_workers.runtime import live_page
 from beads_workers.runtime.live_page import LivePage
 from beads_workers.runtime.locks import is_locked, try_lock

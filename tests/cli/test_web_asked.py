@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from beads_workers.cli import web_asked
-from beads_workers.cli.attempts import read_view
-from beads_workers.cli.web_asked import LOG_PART_BYTES, PageAnswers, log_part, pin_json
+from beads_workers.cli.web_asked import PageAnswers, pin_json
 from beads_workers.core.records.journal import RunStarted, encode
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.attempt import Pin, about
 from beads_workers.ui.web import Body
 from beads_workers.ui.web_shown import Shown
+from beads_workers.views.attempt import read_view
+from beads_workers.views.logs import LOG_PART_BYTES, log_part
 from tests.support.journals import night
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.demo.backlog import BACKLOG
 from beads_workers.demo.workspace import DemoWorkspace
+from beads_workers.errors import CommandError
 
 
 @pytest.fixture

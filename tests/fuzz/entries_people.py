@@ -10,12 +10,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from beads_workers.cli import config
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base import limits, text
 from beads_workers.core.base.times import parse_duration
 from beads_workers.core.base.wire import Task
 from beads_workers.core.schedule import hours
 from beads_workers.core.workers.worker import last_line
+from beads_workers.errors import CommandError
 from beads_workers.executors import command
 from beads_workers.options import KEYS
 from beads_workers.ui.keys import KeyParser

@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 from beads_workers.cli.client import ControlClient
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base import framing, limits, wire
 from beads_workers.core.base.wire import Batch, Done, Failed, Message, Priority, Ready, Task
 from beads_workers.core.schedule.events import StopAsked, Ticket
+from beads_workers.errors import CommandError
 from beads_workers.runtime import control_socket
 from tests.fuzz.inputs import any_of, as_json, cuts, hostile, hostile_object, objects, texts
 from tests.fuzz.parser import Parser, require, well_typed

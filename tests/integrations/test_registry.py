@@ -10,7 +10,7 @@ import pytest
 import beads_workers
 from beads_workers import registry
 from beads_workers.cli.config import resolve
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.kinds import KindMissing, Late
 from beads_workers.options import FILE_NAME
 from beads_workers.registry import KINDS, kind_of, kinds, recognise

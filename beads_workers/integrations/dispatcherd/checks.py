@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.leftovers import trouble_in
 from beads_workers.checks.rules import Check, fail, ok, warn
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import sentence
 from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
 from beads_workers.runtime import sessions
 from beads_workers.runtime.sockets import peer_of

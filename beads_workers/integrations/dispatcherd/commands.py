@@ -11,7 +11,7 @@ import typer
 
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import find_state_directory
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.runtime.locks import is_locked
 
 EXAMPLE = "Example: beads-workers dispatcherd-config --write dispatcher.yml && dispatcherctl status"

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.checks.combinations import meaningless, of_trackers
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import refuse
 from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.dispatcherd import CONFIG
 from beads_workers.options import POLL_PUSH_SECONDS

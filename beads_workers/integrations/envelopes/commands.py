@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from beads_workers.cli.client import find_state_directory, project_here, tracker_here
-from beads_workers.cli.errors import CommandError, unreadable
 from beads_workers.cli.tracker_folder import Json, opened, warn
 from beads_workers.core.base.text import counted, json_line, printable
+from beads_workers.errors import CommandError, unreadable
 from beads_workers.exits import EXIT_TRACKER, EXIT_USAGE
 from beads_workers.integrations.envelopes.fold import call_path, to_issue
 from beads_workers.integrations.envelopes.wire import PROBLEMS_MAX, Submitted

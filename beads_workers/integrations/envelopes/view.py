@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.cli.client import tracker_here
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 
 if TYPE_CHECKING:
     from beads_workers.cli.client import ControlClient

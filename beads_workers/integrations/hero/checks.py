@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.checks.rules import Check, fail, ok, warn
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.refusals import sentence
 from beads_workers.core.base.model import value
 from beads_workers.core.base.text import counted, printable
+from beads_workers.errors import CommandError
 from beads_workers.integrations.hero import connection
 from beads_workers.integrations.hero.store import text_of
 from beads_workers.integrations.hero.wire import WAITS, Keys, WrongField, read_ids

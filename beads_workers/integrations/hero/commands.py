@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.parameters import with_fields
 from beads_workers.core.base.text import as_shown, counted, json_line, printable
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_ERROR, EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:

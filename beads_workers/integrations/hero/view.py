@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.redaction import shown as without_values
 from beads_workers.core.base.text import as_shown, counted, printable
 from beads_workers.core.base.times import write_time
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:

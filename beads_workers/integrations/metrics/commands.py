@@ -34,7 +34,7 @@ def metrics(as_json: Json = False, state_dir: StateDir = None) -> None:
 
 
 def _families(answer: dict[str, Any]) -> list[Family]:
-    from beads_workers.cli.errors import CommandError
+    from beads_workers.errors import CommandError
     from beads_workers.integrations.metrics.figures import (
         WatchedProcesses,
         from_json,

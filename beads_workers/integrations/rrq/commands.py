@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.start import CommandAfterDashes, command_of
 from beads_workers.core.base.plain import to_plain
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import WORKERS_DEFAULT, WORKERS_MAX, Typed, options_of
 from beads_workers.runtime.locks import is_locked, try_lock

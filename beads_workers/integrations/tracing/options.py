@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.settings import Tracing
+from beads_workers.errors import CommandError
 from beads_workers.executors.functions import is_there
 from beads_workers.exits import EXIT_USAGE
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from beads_workers.cli.config import resolve
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
 from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.policy import Policy
 from beads_workers.core.base.settings import FleetSettings
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.integrations.dispatcherd.configuration import Brokers
 from beads_workers.integrations.dispatcherd.fleet_settings import prepare_dispatcherd

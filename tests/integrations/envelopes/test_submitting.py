@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from beads_workers.cli import fleet, tracker, watch
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.integrations.envelopes import commands
 from beads_workers.integrations.envelopes.wire import schema
 from tests.integrations.envelopes.test_envelope import DONE, ENQUEUED

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from beads_workers.cli.application import build
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.integrations.hero.view import job_of, read_line
 from tests.support.fleet import until
 from tests.support.peers import Redis

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from beads_workers.cli.config import resolve
-from beads_workers.cli.errors import CommandError
 from beads_workers.cli.kinds import kind_said
+from beads_workers.errors import CommandError
 from beads_workers.integrations.hero.fleet_settings import find_queue, find_scripts, prepare_hero
 from beads_workers.options import FILE_NAME, Resolved
 from tests.support.trust import TRUSTED

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from beads_workers.cli.config import render, resolve
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.scripts import Context, LogRoot, ResourceLimits
+from beads_workers.errors import CommandError
 from beads_workers.integrations.hero.options import HeroTable
 from beads_workers.options import FILE_NAME
 from tests.support.mistakes import Mistake

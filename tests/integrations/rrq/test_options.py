@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.cli.config import resolve
-from beads_workers.cli.errors import CommandError
+from beads_workers.errors import CommandError
 from beads_workers.options import FILE_NAME
 from tests.support.trust import TRUSTED
 

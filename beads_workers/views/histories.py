@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 
-from beads_workers.cli.errors import CommandError
 from beads_workers.core.base.times import parse_duration
 from beads_workers.core.views.history import History, fold
 from beads_workers.core.views.nights import night, with_found
+from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.night import runs_of_night

@@ -1,26 +1,24 @@
-"""What files tell of an attempt: all attempts of its issue, its log, its diff. Reads only.
+"""The view of an attempt: all attempts of its issue, which file is its log, its diff.
 
 ``read_view``, ``log_path`` and ``diff_lines`` may take seconds, and raise ``CommandError``,
-``GitError`` or ``OSError``. The dashboard calls them in threads, through ``AttemptReader``; the
-server of the live page has a thread for each request.
+``GitError`` or ``OSError``. The dashboard calls them in threads (``views.beside``); the server of
+the live page has a thread for each request.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
-from beads_workers.cli.agent_logs import left_outputs
 from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.executors.files import branch_part, log_file, output_file
-from beads_workers.ui.attempt import AttemptView, Fields, Pin, attempt_view, running, stamp
+from beads_workers.ui.attempt import AttemptView, Pin, attempt_view
+from beads_workers.views.logs import left_outputs
 
 if TYPE_CHECKING:
-    from beads_workers.worktrees.records import WorktreeRecord
+    from beads_workers.worktrees.records import Records, WorktreeRecord
 
 RUNS_MAX = 20
 """Number of runs before the night that are searched for an issue without attempts in it."""
@@ -33,8 +31,8 @@ def read_view(state_directory: Path, pin: Pin) -> AttemptView:
 
     If the night has none, they are those of the newest earlier run that has any.
     """
-    from beads_workers.cli.histories import read_night, read_run
     from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.views.histories import read_night, read_run
 
     directory = RunDirectory(state_directory)
     runs = read_night(directory, pin.run_id, about=pin.issue_id).runs
@@ -81,17 +79,18 @@ def diff_lines(state_directory: Path, view: AttemptView, *, runs: bool) -> list[
     from beads_workers.worktrees.records import Records
 
     pin, records = view.pin, Records(state_directory)
-    mine = [
-        each
-        for each in records.all()
-        if each.issue_id == pin.issue_id and (each.attempt <= pin.number or not pin.number)
-    ]
-    record = max(mine, key=records.written_at, default=None)
+    record = worktree_of(records, pin.issue_id, pin.number)
     where = record.common if record else view.project
     tip = "" if runs else _tip(where, view)
     if not tip and record is not None and Path(record.path).is_dir():
         return _worktree_diff(record)  # Of a killed attempt, too: the next one goes on there.
     return _branch_diff(where, view, tip or _commit(where, f"refs/heads/{view.branch}"), record)
+
+
+def worktree_of(records: Records, issue_id: str, number: int) -> WorktreeRecord | None:
+    """Return the newest worktree of this attempt; it may go on in that of an earlier one."""
+    mine = (e for e in records.of_issue(issue_id) if e.attempt <= number or not number)
+    return max(mine, key=records.written_at, default=None)
 
 
 def _worktree_diff(record: WorktreeRecord) -> list[str]:
@@ -174,8 +173,8 @@ def save(path: str, log: Path | None, lines: Sequence[str]) -> str:
 
     ``log``: the file of a whole log, of which ``lines`` may be only the end.
     """
-    from beads_workers.cli.logs import readable_lines
     from beads_workers.core.base.text import counted, printable
+    from beads_workers.views.logs import readable_lines
 
     count = 0
     try:
@@ -191,134 +190,3 @@ def save(path: str, log: Path | None, lines: Sequence[str]) -> str:
     except (OSError, RuntimeError) as error:  # The second: nobody has the home of ``~name``.
         return printable(f"{path} cannot be written: {getattr(error, 'strerror', error)}", 300)
     return f"{counted(count, 'line')} in {printable(str(place))}"
-
-
-# --- beside the dashboard ------------------------------------------------------------------------
-
-T = TypeVar("T")
-
-
-class Beside(Generic[T]):
-    """The newest answer to one question, worked out in a thread beside the dashboard."""
-
-    def __init__(self) -> None:
-        self._key: Hashable = None
-        self._asked: Hashable = None
-        self._asked_at = 0.0
-        self._answer: T | None = None
-        self._thread: threading.Thread | None = None
-
-    @property
-    def answer(self) -> T | None:
-        """The last answer, whatever its key."""
-        return self._answer
-
-    def of(
-        self,
-        key: Hashable,
-        work: Callable[[], T],
-        *,
-        stamp: Hashable = None,
-        seconds: float | None = None,
-    ) -> T | None:
-        """Return the answer for this key, None while there is none.
-
-        It is worked out again if ``stamp`` changes, and after so many ``seconds``; meanwhile the
-        answer before stands. ``work`` raises nothing.
-        """
-        now = time.monotonic()
-        old = seconds is not None and now >= self._asked_at + seconds
-        busy = self._thread is not None and self._thread.is_alive()
-        if (same := self._key == key) and busy:
-            return self._answer
-        if not same or self._asked != stamp or old:
-            if not same:
-                self._answer = None
-            self._key, self._asked, self._asked_at = key, stamp, now
-            self._thread = threading.Thread(target=self._run, args=(key, work), daemon=True)
-            self._thread.start()
-        return self._answer
-
-    def _run(self, key: Hashable, work: Callable[[], T]) -> None:
-        answer = work()
-        if self._key == key:
-            self._answer = answer
-
-
-DIFF_SECONDS = 3.0
-"""Time between two diffs of a running attempt: in a large worktree git reads for a while."""
-
-
-class AttemptReader:
-    """Reader for a dashboard: no call waits; what is not read yet comes later.
-
-    ``run_folder``: run id -> the folder of that run. ``replay``: the snapshots are of the past, so
-    what began later is left out, and no tracker is asked.
-    """
-
-    def __init__(self, run_folder: Callable[[str], Path], *, replay: bool = False) -> None:
-        self._run_folder = run_folder
-        self._replay = replay
-        self._view: Beside[AttemptView] = Beside()
-        self._is_read = False
-        self._diff: Beside[list[str]] = Beside()
-        self._why: Beside[list[str]] = Beside()
-
-    def _directory(self, run_id: str) -> Path:
-        return self._run_folder(run_id).parent.parent
-
-    def view(self, pin: Pin, snapshot: Fields) -> AttemptView:
-        """Return the pinned attempt, as far as it is known."""
-
-        def read() -> AttemptView:
-            try:
-                return read_view(self._directory(pin.run_id), pin)
-            except Exception:  # Broken files must not end a thread without an answer.
-                return AttemptView(pin)
-
-        known = None if self._replay else stamp(pin.issue_id, snapshot)
-        found = self._view.of(pin.issue_id, read, stamp=known)
-        self._is_read = found is not None
-        return (found or AttemptView(pin)).pinned(
-            pin, snapshot["uptime_seconds"] if self._replay else None
-        )
-
-    def diff(self, view: AttemptView, snapshot: Fields) -> list[str] | None:
-        """Return the lines of the attempt's diff; None while they are not known."""
-        if not self._is_read:
-            return None  # Nothing is known yet of its branch and its commits.
-        runs = running(view.pin, snapshot) is not None
-        directory = self._directory(view.pin.run_id)
-        seconds = DIFF_SECONDS if runs else None
-        key = view.pin
-        receipt = view.tried.attempt.receipt if view.tried else None
-        changes = (runs, receipt.head if receipt else "", view.landing)
-        return self._diff.of(
-            key,
-            lambda: _said(lambda: diff_lines(directory, view, runs=runs)),
-            stamp=changes,
-            seconds=seconds,
-        )
-
-    def why(self, issue_id: str, snapshot: Fields) -> list[str] | None:
-        """Return what ``why`` says of the issue; None while it is not known."""
-        if self._replay:
-            return ["(a replay does not ask the tracker)"]
-        from beads_workers.cli.why import why_lines
-
-        directory = self._directory(snapshot["run_id"])
-        return self._why.of(
-            issue_id,
-            lambda: _said(lambda: why_lines(issue_id, directory)),
-            stamp=stamp(issue_id, snapshot),
-        )
-
-
-def _said(read: Callable[[], list[str]]) -> list[str]:
-    """Return the lines, or what went wrong."""
-    try:
-        return read()
-    except Exception as error:  # Whatever it is: the view says so, and the dashboard goes on.
-        from beads_workers.core.base.text import printable
-
-        return [printable(f"this cannot be shown: {error}", 300)]
