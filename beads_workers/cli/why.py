@@ -18,7 +18,7 @@ from beads_workers.cli.client import ControlClient, connect, find_state_director
 from beads_workers.cli.completion import issues
 from beads_workers.cli.receipts import find_receipts
 from beads_workers.core.base import limits
-from beads_workers.core.base.facts import NO_FLEET, Facts, IssueFacts
+from beads_workers.core.base.facts import NO_FLEET, Facts, IssueFacts, facts_of
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.plain import from_plain
 from beads_workers.core.base.settings import FleetSettings
@@ -33,8 +33,8 @@ from beads_workers.registry import kind_of
 from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sources import open_source
-from beads_workers.ui.reasons import Cause, Picture, Reason, chain
-from beads_workers.ui.why import Overview, explain, headline, issue_lines, overview_lines, survey
+from beads_workers.ui.reasons import Cause, Picture, Reason, chain, explain, headline
+from beads_workers.ui.why import Overview, issue_lines, overview_lines, survey
 from beads_workers.ui.words import clock
 
 # --- dependency look-up --------------------------------------------------------------------------
@@ -91,16 +91,7 @@ def remembered(directory: RunDirectory, settings: FleetSettings, now: float) -> 
     waiting = (each for each in last.retry_entries.values() if not each.quarantined)
     shelved = [add for each in waiting if (add := each.landing)]
     issues = (_issue_facts(each, last, now, shelved) for each in ids)
-    return Facts(
-        state=NO_FLEET,
-        run_id=last.run_id,
-        source=settings.source,
-        tracker=settings.tracker,
-        project=settings.project,
-        filters=settings.filters,
-        attempts_max=settings.policy.attempts_max,
-        issues=tuple(issues),
-    )
+    return facts_of(settings, NO_FLEET, run_id=last.run_id, issues=tuple(issues))
 
 
 def _issue_facts(

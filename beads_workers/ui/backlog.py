@@ -22,8 +22,7 @@ from beads_workers.core.base.facts import IssueFacts
 from beads_workers.core.base.model import PRIORITY_DEFAULT, IssueId, value
 from beads_workers.core.base.source import Seen
 from beads_workers.core.base.text import columns, counted, printable
-from beads_workers.ui.reasons import Cause, Picture, Reason, blockers, epoch
-from beads_workers.ui.why import OF_THE_FLEET, explain
+from beads_workers.ui.reasons import OF_THE_FLEET, Cause, Picture, Reason, blockers, epoch, explain
 from beads_workers.ui.words import DID_NOT_LAND, ORDER_NAMES, STATE_TITLES, State, clock, duration
 
 _STATES = {

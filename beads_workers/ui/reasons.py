@@ -1,4 +1,5 @@
-"""Reasons why an issue does not run: of the scheduler, of the tracker, of filters.
+"""Reasons why an issue does not run: of the scheduler, of the tracker, of filters. The only place
+that names them: ``why``, the backlog, the dashboard and the page print what is found here.
 
 ``explain`` returns all reasons, the most decisive first, each with its remedy. They have
 texts of issues unescaped: use ``core.base.text.printable`` before a terminal.
@@ -6,6 +7,7 @@ texts of issues unescaped: use ``core.base.text.printable`` before a terminal.
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +17,8 @@ from functools import cached_property
 
 from beads_workers.core.base.facts import NO_FLEET, AccountFacts, Facts, IssueFacts
 from beads_workers.core.base.model import Filters, IssueId, value
-from beads_workers.core.base.ready import HOLDS_NOTHING, NO_WORK
-from beads_workers.core.base.source import Seen, brought
+from beads_workers.core.base.ready import FINISHED, HOLDS_NOTHING, NO_WORK
+from beads_workers.core.base.source import Seen, brought, why_over
 from beads_workers.core.base.text import counted
 from beads_workers.ui.words import FATE_WORDS, duration
 
@@ -114,6 +116,199 @@ def epoch(text: str) -> float | None:
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
+
+
+OF_THE_FLEET = (
+    Cause.NO_FLEET,
+    Cause.RECOVERING,
+    Cause.PAUSED,
+    Cause.DRAINING,
+    Cause.STOPPING,
+    Cause.TRACKER,
+    Cause.LIMIT,
+    Cause.ACCOUNT,
+    Cause.NO_WORKERS,
+    Cause.BUSY,
+    Cause.BEHIND,
+)
+"""Causes of the fleet, not of the issue: the issue itself is ready."""
+
+
+_WAITS = ("asked", "awaits_approval", "quarantined", "on_hold")
+
+
+# --- all of them ------------------------------------------------------------------------------------
+
+
+def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
+    """Return every reason that holds, the most decisive first; never empty."""
+    facts = picture.known.get(issue_id, IssueFacts(issue_id))
+    seen = picture.seen.get(issue_id)
+    waits = facts.standing in _WAITS or facts.in_flight == "shelved"
+    on_hold = facts.standing == "on_hold"
+    if seen is not None and waits and why_over(seen.status, seen.assignee, or_open=on_hold):
+        facts = IssueFacts(issue_id)  # A person has taken it, or opened it again.
+    ours = in_our_hands(facts, picture)
+    if seen is None and not picture.unseen:
+        if picture.is_pushed:
+            text = "no job of that id waits or runs here: it is over, or never came"
+            remedy = f"see 'beads-workers logs {issue_id}' and 'beads-workers list --envelopes'"
+            return [Reason(Cause.NOT_FOUND, text, remedy)]
+        remedy = "check the id; 'beads-workers list --all' shows what there is"
+        return [Reason(Cause.NOT_FOUND, "the tracker has no issue of that id", remedy)]
+    if seen is not None and seen.status in FINISHED:
+        return [_closed(seen, picture)]
+    if ours:
+        return ours
+    marks = remembered(issue_id, facts, picture)
+    own = [m for m in marks if m.cause is not Cause.COOLING]
+    found = [*own]
+    if seen is not None:
+        found += _by_the_tracker(seen, picture, marked=bool(own))
+        found += filtered(seen, picture)
+    found += [m for m in marks if m not in own]
+    single = bool(found)
+    fleet = of_the_fleet(picture)
+    if facts.parked and not any(each.cause is Cause.ACCOUNT for each in fleet):
+        fleet.append(account_closed(picture))
+    found += fleet
+    if seen is not None and not found:
+        if picture.ready is not None and issue_id not in picture.ready:
+            text = "the tracker itself does not list it as ready"
+            return [Reason(Cause.NOT_READY, text, "see what the tracker shows of it")]
+        return its_turn(seen, picture)
+    if picture.unseen and not single:
+        text = f"the tracker could not be looked at: {picture.unseen}"
+        found.append(Reason(Cause.TRACKER, text, "ask again when it answers"))
+    return found
+
+
+def headline(issue_id: IssueId, reasons: list[Reason], picture: Picture) -> str:
+    """Return the most decisive reason in one sentence."""
+    first = reasons[0]
+    if first.cause in OF_THE_FLEET and issue_id in picture.seen:
+        return f"ready, but {first.text}"
+    links = chain(issue_id, picture) if first.cause is Cause.BLOCKED else []
+    if not links:
+        return first.text
+    # Follow the first path down to what has to happen first.
+    way = links[:1]
+    for link in links[1:]:
+        if link.depth != len(way):
+            break
+        way.append(link)
+    below = f", in the end for {way[-1].issue_id}" if len(way) > 1 else ""
+    others = sum(link.depth == 0 for link in links) - 1
+    more = f" (and for {others} more)" if others else ""
+    return f"it waits for {links[0].issue_id}{below}, which is {way[-1].state}{more}"
+
+
+# --- what the tracker shows ----------------------------------------------------------------------
+
+
+def _closed(seen: Seen, picture: Picture) -> Reason:
+    at = epoch(seen.closed_at)
+    when = f" at {picture.clock(at)}" if at is not None else ""
+    reason = f": {seen.close_reason}" if seen.close_reason else ""
+    who = f" (last assigned to {seen.assignee})" if seen.assignee else ""
+    again = f"'beads-workers reopen {seen.issue_id}' opens it again"
+    return Reason(Cause.CLOSED, f"closed{when}{reason}{who}", again)
+
+
+def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reason]:
+    """Return the tracker's reasons.
+
+    ``marked``: another reason already explains why it is out of the backlog.
+    """
+    found = []
+    if seen.status == "in_progress":
+        found.append(_in_progress(seen, picture))
+    elif seen.assignee:
+        text = f"assigned to {seen.assignee}: left to them"
+        found.append(Reason(Cause.ASSIGNED, text, "clear the assignee in the tracker"))
+    found += _blocked(seen, picture)
+    later = _later(seen, picture)
+    if seen.hidden_by:
+        text = f"it is {seen.hidden_by}: kept beside the backlog, and no work"
+        found.append(Reason(Cause.STATUS, text, f"take {seen.hidden_by!r} off in the tracker"))
+    if later:
+        found += later
+    elif seen.status == "deferred":
+        found.append(Reason(Cause.DEFERRED, "deferred", "undefer it in the tracker"))
+    elif seen.status not in ("open", "in_progress") and not marked:
+        text = f"its status is {seen.status}: somebody took it out of the backlog"
+        found.append(Reason(Cause.STATUS, text, "set its status to open in the tracker"))
+    return found
+
+
+def _later(seen: Seen, picture: Picture) -> list[Reason]:
+    """Return reasons for an issue that is, or whose parent is, deferred until a later time."""
+    above = [picture.seen[i] for i in seen.parents if i in picture.seen]
+    found = []
+    for each in (seen, *above):
+        until = epoch(each.deferred_until)
+        if until is not None and until > picture.now:
+            whose = "" if each is seen else f"its parent {each.issue_id} is "
+            text = f"{whose}deferred until {picture.at(until - picture.now)}"
+            remedy = "wait, or undefer it in the tracker"
+            found.append(Reason(Cause.DEFERRED, text, remedy, (), until))
+    return found
+
+
+def _in_progress(seen: Seen, picture: Picture) -> Reason:
+    release = f"'beads-workers release {shlex.quote(seen.issue_id)}'"
+    if not seen.assignee:
+        remedy = f"if nobody works on it: {release}"
+        return Reason(Cause.IN_PROGRESS, "in progress, in nobody's name", remedy)
+    text = f"in progress by {seen.assignee}"
+    words = seen.assignee.split("/")
+    if words[0] != "beads-workers":
+        remedy = f"{seen.assignee} finishes it; if nobody works on it: {release}"
+        return Reason(Cause.IN_PROGRESS, text, remedy)
+    if picture.facts.run_id in words[1:]:
+        if picture.has_fleet:
+            return Reason(Cause.IN_PROGRESS, "claimed by this fleet just now", "nothing to do")
+        remedy = "the next 'beads-workers start' requeues it first"
+        return Reason(Cause.IN_PROGRESS, f"{text}: held by a run that has ended", remedy)
+    remedy = (
+        "another run has it, here or elsewhere: if that run is over, its own next start requeues"
+        f" it; 'beads-workers release --abandoned {shlex.quote(seen.issue_id)}' does it now"
+    )
+    return Reason(Cause.IN_PROGRESS, text, remedy)
+
+
+def _blocked(seen: Seen, picture: Picture) -> list[Reason]:
+    path: frozenset[IssueId] = frozenset({seen.issue_id})
+    above = [i for i in seen.parents if is_held_up(i, picture, path)]
+    direct = blockers(seen, picture)
+    found = []
+    if circle := cycle(seen.issue_id, picture):
+        text = f"a cycle: {' waits for '.join(circle)}"
+        remedy = "take one of these dependencies away in the tracker"
+        found.append(Reason(Cause.CYCLE, text, remedy, tuple(circle[:-1])))
+    if direct:
+        roots = [link for link in chain(seen.issue_id, picture) if not _waits(link, picture)]
+        first = ", ".join(dict.fromkeys(link.issue_id for link in roots if link.depth))
+        remedy = f"it is ready when {_all(direct)} closed"
+        remedy += f"; first of all: {first}" if first else ""
+        text = f"blocked by {', '.join(direct)}"
+        found.append(Reason(Cause.BLOCKED, text, remedy, tuple(direct)))
+    if above:
+        text = f"its parent {', '.join(above)} waits for something"
+        remedy = "what holds the parent back holds it back, too"
+        found.append(Reason(Cause.BLOCKED, text, remedy, tuple(above)))
+    return found
+
+
+def _waits(link: Link, picture: Picture) -> bool:
+    return bool(blockers(picture.seen[link.issue_id], picture))
+
+
+def _all(ids: list[IssueId]) -> str:
+    return f"{ids[0]} is" if len(ids) == 1 else f"all of {', '.join(ids)} are"
+
+
+# --- what this run knows --------------------------------------------------------------------------
 
 
 _TO_LAND = ("landing", "shelving", "shelved")

@@ -12,8 +12,7 @@ from beads_workers.core.base.facts import AccountFacts, Facts, IssueFacts, Track
 from beads_workers.core.base.model import Filters, IssueId
 from beads_workers.core.base.plain import from_plain
 from beads_workers.core.base.source import Seen
-from beads_workers.ui.reasons import Cause, Picture, epoch
-from beads_workers.ui.why import explain, headline
+from beads_workers.ui.reasons import Cause, Picture, epoch, explain, headline
 
 NOW = 1_700_000_000.0
 A = IssueId("a")

@@ -7,8 +7,7 @@ from dataclasses import replace
 from beads_workers.core.base.facts import IssueFacts
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.source import Seen
-from beads_workers.ui.reasons import CHAIN_LINES_MAX, Cause, Picture, chain, cycle
-from beads_workers.ui.why import explain
+from beads_workers.ui.reasons import CHAIN_LINES_MAX, Cause, Picture, chain, cycle, explain
 from tests.ui.test_explanations import RUNNING, A, causes, headline_of, issue, picture
 
 

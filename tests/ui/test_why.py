@@ -8,7 +8,7 @@ from beads_workers.core.base.facts import Facts, IssueFacts
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.source import Seen
 from beads_workers.ui import why
-from beads_workers.ui.reasons import Cause, Picture, chain
+from beads_workers.ui.reasons import Cause, Picture, chain, explain, headline
 
 NOW = 1_700_000_000.0
 A, B = IssueId("a"), IssueId("b")
@@ -23,8 +23,8 @@ def picture(*seen: Seen, state: str = "paused") -> Picture:
 
 def lines(shown: Picture) -> list[str]:
     """What ``why a`` prints."""
-    reasons = why.explain(A, shown)
-    head = why.headline(A, reasons, shown)
+    reasons = explain(A, shown)
+    head = headline(A, reasons, shown)
     return list(why.issue_lines(A, shown.seen.get(A), head, reasons, chain(A, shown)))
 
 
@@ -46,7 +46,7 @@ def test_what_a_person_has_put_off_waits_for_nothing_else(
 ) -> None:
     facts = Facts("running", slots=2, issues=(IssueFacts("a", standing=standing),))
     shown = Picture(facts, NOW, lambda at: "", {A: Seen(A, "x", status)})
-    causes = [each.cause.value for each in why.explain(A, shown)]
+    causes = [each.cause.value for each in explain(A, shown)]
     assert (causes[0] == standing) is waits, causes
 
 

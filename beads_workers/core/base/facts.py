@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from beads_workers.core.base.model import Filters, value
+from beads_workers.core.base.settings import FleetSettings
 
 NO_FLEET = "none"
 """``Facts.state`` if no fleet runs."""
@@ -79,7 +80,7 @@ class TrackerTrouble:
 
 @value
 class Facts:
-    """The scheduler."""
+    """The scheduler; ``facts_of`` makes them."""
 
     # Of the run, as in ``RunState`` in lower case, or ``none``.
     state: str
@@ -118,3 +119,17 @@ class Facts:
     accounts: tuple[AccountFacts, ...] = ()
     # No agent is left that could work.
     all_closed: bool = False
+
+
+def facts_of(settings: FleetSettings, state: str, **known: Any) -> Facts:
+    """Return the facts of a fleet with these settings, and what else is ``known``."""
+    return Facts(
+        state,
+        source=settings.source,
+        tracker=settings.tracker,
+        project=settings.project,
+        filters=settings.filters,
+        source_options=settings.source_options,
+        attempts_max=0 if settings.policy.hand_back else settings.policy.attempts_max,
+        **known,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from beads_workers.core.base.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
+from beads_workers.core.base.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble, facts_of
 from beads_workers.core.base.model import IssueId, value
 from beads_workers.core.base.states import ConnState, IssueState, RunState
 from beads_workers.core.control import Control
@@ -54,16 +54,12 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
     settings, registry = parts.settings, parts.registry
     busy = registry.count(ConnState.BUSY, ConnState.RESERVED)
     look_at = parts.effects.timers.at(CLAIM_AGAIN)
-    return Facts(
-        state=parts.state.name.lower(),
+    return facts_of(
+        settings,
+        parts.state.name.lower(),
         state_reason="" if parts.state_reason == BY_HAND else parts.state_reason,
         begins_at=parts.settings.start_at if parts.state is RunState.WAITING else None,
         run_id=parts.run_id,
-        source=settings.source,
-        tracker=settings.tracker,
-        project=settings.project,
-        filters=settings.filters,
-        attempts_max=0 if settings.policy.hand_back else settings.policy.attempts_max,
         issues_max=settings.ending.issues_max,
         ended=parts.tasks.ended,
         slots=registry.slots(),
@@ -75,7 +71,6 @@ def gather(parts: Parts, issue_ids: Iterable[IssueId]) -> Facts:
         trouble=_trouble(parts),
         issues=tuple(_issue(parts, each, places.get(each, 0)) for each in asked[:ISSUES_MAX]),
         more=len(asked) > ISSUES_MAX,
-        source_options=settings.source_options,
         accounts=tuple(_accounts(parts)),
         all_closed=parts.agents.all_closed(),
     )
