@@ -137,7 +137,7 @@ OF_THE_FLEET = (
 _WAITS = ("asked", "awaits_approval", "quarantined", "on_hold")
 
 
-# --- all of them ------------------------------------------------------------------------------------
+# --- all of them ---------------------------------------------------------------------------------
 
 
 def explain(issue_id: IssueId, picture: Picture) -> list[Reason]:
