@@ -23,7 +23,7 @@ from beads_workers.core.base.settings import WorktreeRules, Worktrees
 from beads_workers.core.records.landing import Add
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.making import CannotPrepare
-from beads_workers.worktrees.pool import make
+from beads_workers.worktrees.pool import make_free
 from beads_workers.worktrees.preparation import Preparation
 from beads_workers.worktrees.records import Records
 from beads_workers.worktrees.reuse import landed, tip_of
@@ -130,7 +130,7 @@ class Ground:
         text = (self.top / "moved.txt").read_text()
         right = (folder / "moved.txt").read_text() == text
         made = not self.settings.rules.setup or (folder / "deps" / "made").exists()
-        return right and made and folder.name.startswith("ready-") == bool(pool)
+        return right and made and folder.name.startswith("again-") == bool(pool)
 
     def _remove(self) -> None:
         records = Records(self.runs.root)
@@ -147,7 +147,7 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
     for number in range(rounds):
         try:
             with redirect_stdout(sys.stderr):
-                make(ground.settings, Records(ground.runs.root), ground.run_id)
+                make_free(ground.settings, Records(ground.runs.root), ground.run_id)
         except CannotPrepare as error:
             raise Broken(str(error)) from None
         ground.commit(f"round {number}")

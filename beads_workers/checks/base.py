@@ -114,7 +114,7 @@ class _BaseCheck:
             return self._judge(replace(known, seconds=0.0), was_red=False)
         order = GateOrder(0, commit, tree, commit)
         # Imported here: nearly every start knows the verdict.
-        from beads_workers.worktrees.at_start import MadeMeanwhile
+        from beads_workers.worktrees.pool import MadeMeanwhile
 
         with MadeMeanwhile(settings.worktrees):
             result = self._gate(order, verdicts)

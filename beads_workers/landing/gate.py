@@ -42,12 +42,12 @@ from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
 from beads_workers.worktrees import loose, making, programs, submodules
+from beads_workers.worktrees.freshness import changed_files, clear_gone
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
 from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
 from beads_workers.worktrees.records import git_directories, led_to
 from beads_workers.worktrees.sweep import make_writable
-from beads_workers.worktrees.warm import changed_files, clear_gone
 
 NO_VERDICT = (75, 126, 127)
 """Exit statuses of a command that could not be run: ``EX_TEMPFAIL``, not executable, not found.

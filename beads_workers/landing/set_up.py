@@ -19,8 +19,8 @@ from pathlib import Path, PurePosixPath
 from beads_workers.core.base.model import value
 from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.base.settings import Worktrees
+from beads_workers.worktrees.freshness import must_set_up
 from beads_workers.worktrees.git import GitError, git, names
-from beads_workers.worktrees.warm import must_set_up
 
 MADE_MAX = 200_000
 OUTSIDE_MAX = 20_000

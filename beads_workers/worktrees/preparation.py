@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from beads_workers.core.base.model import OCCUPIED
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import making, pool, programs, removal, reuse, submodules
+from beads_workers.worktrees import making, programs, removal, reuse, submodules
 from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.loose import is_free
@@ -25,6 +26,8 @@ from beads_workers.worktrees.turns import turn
 # docs/SEMANTICS.md, "Worktrees".
 
 
+FIFO = "pool.wake"
+"""Beside the records: wakes the process that fills the pool."""
 NAMES_MAX = 1000
 """Number of worktrees of one attempt after which something must be wrong."""
 
@@ -59,7 +62,16 @@ def prepare(asked: Preparation) -> None:
         _make(asked, records, place_file)
     finally:
         if settings.rules.pool:
-            pool.wake(records)  # From now on others work.
+            _wake(records)  # From now on others work.
+
+
+def _wake(records: Records) -> None:
+    """Wake the process that fills the pool, if there is one."""
+    with suppress(OSError):
+        fifo = os.open(records.folder / FIFO, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with suppress(OSError):
+            os.write(fifo, b"\n")
+        os.close(fifo)
 
 
 def _leave(asked: Preparation, records: Records, last: WorktreeRecord) -> None:
@@ -83,27 +95,20 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
     try:
         base = making.base_of(settings)
         freed = _freed(asked, records, base)
-        taken = (
-            pool.take(settings, records, base) if settings.rules.pool and freed is None else None
-        )
         with making.alone(settings.common):
-            record, lock = _begin(asked, records, base, freed or taken)
-            if freed is None and taken is None:
+            record, lock = _begin(asked, records, base, freed)
+            if freed is None:
                 records.mark(record, making.add_worktree(settings, record), settings)
-            elif taken is not None:
-                pool.hand_over(taken, records, record)
     except GitError as error:
         raise making.CannotPrepare(str(error)) from None
     try:
         if freed is not None:
             reuse.hand_over(freed, records, record)
-        elif taken is None:
+        else:
             with turn(record.common):
                 git(record.path, "reset", "--hard", "--quiet")
-        if taken is None and (freed is None or freed.kept is None):
-            _copy_files(settings, record)
-        is_set_up = freed.kept is not None if freed else taken is not None and not taken.sets_up
-        if not is_set_up:
+        if freed is None or freed.kept is None:
+            copy_files(settings, record)
             _run_set_up(settings, record)
         if settings.reuse:
             reuse.note(settings, records, record, freed.kept if freed else None)
@@ -137,19 +142,14 @@ def keep_refs(folder: str) -> None:
 
 
 def _freed(asked: Preparation, records: Records, base: str) -> reuse.FreedWorktree | None:
-    if not asked.worktrees.reuse:
+    if not (asked.worktrees.reuse or asked.worktrees.rules.pool):
         return None
     reuse.settle(records)
     return reuse.take(asked.worktrees, records, base, asked.run_id)
 
 
-def fill(settings: Worktrees, record: WorktreeRecord) -> None:
-    """Copy files into a new worktree, and set it up; raises ``CannotPrepare``."""
-    _copy_files(settings, record)
-    _run_set_up(settings, record)
-
-
-def _copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
+def copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
+    """Copy files into a new worktree; raises ``CannotPrepare``."""
     folder = os.path.normpath(f"{record.path}/{settings.prefix}")
     try:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - no Path here
@@ -226,7 +226,7 @@ def _begin(
     asked: Preparation,
     records: Records,
     base: str,
-    taken: pool.TakenWorktree | reuse.FreedWorktree | None,
+    taken: reuse.FreedWorktree | None,
 ) -> tuple[WorktreeRecord, int]:
     settings = asked.worktrees
     for number in range(1, NAMES_MAX):

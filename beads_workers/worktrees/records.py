@@ -4,7 +4,6 @@
       <name>.json    the worktree's attempt; written before git is called; locked (flock) while the
                      worktree is made
       <name>.ready   exists once a task may run in the worktree
-      <name>.ahead   state of a free worktree: it was made ahead, and no attempt has taken it
       <name>.seal    digest of what reuse has noted of the worktree
       <name>.over    exists once nobody needs the worktree: the commit of its branch
 
@@ -50,9 +49,8 @@ class WorktreeRecord:
     ``base``: the commit with which the worktree began. ``common``: git's common folder of the
     repository.
 
-    The record of a worktree made ahead has no issue and no branch. If an attempt takes this
-    worktree, the attempt writes a second record, with the same path and token. Only then is the
-    first record forgotten.
+    The record of a worktree that nobody has yet has no issue and no branch. An attempt that takes
+    it writes a second record, with the same path and token. Only then is the first one forgotten.
     """
 
     name: str
@@ -89,11 +87,6 @@ class Records:
         names = (path.stem for path in self.folder.glob(f"{file_name(issue_id)}.*.json"))
         found = (self.find(name) for name in sorted(names))
         return [each for each in found if each is not None and each.issue_id == issue_id]
-
-    def made_ahead(self) -> list[WorktreeRecord]:
-        """Return the records of worktrees made ahead that no attempt has taken."""
-        over = set(self.over())
-        return [each for each in self.all() if not each.issue_id and each.name not in over]
 
     def forget_taken(self) -> None:
         """Remove what killed processes left: half-written records, and the first record of each
@@ -191,7 +184,7 @@ class Records:
         for an attempt: their makers were killed. Only these records are read."""
         there = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else set()
         named = (name.removesuffix(".json") for name in there if name.endswith(".json"))
-        left = [n for n in named if not there & {f"{n}.ready", f"{n}.ahead", f"{n}.over"}]
+        left = [n for n in named if not there & {f"{n}.ready", f"{n}.over"}]
         found = [record for name in sorted(left) if (record := self.find(name)) is not None]
         return [record for record in found if not self.is_locked(record)]
 
@@ -226,26 +219,6 @@ class Records:
         except OSError:
             return ""
 
-    def set_ahead(self, record: WorktreeRecord, state: str | None) -> None:
-        """Store the state of a finished worktree that waits for an attempt.
-
-        ``state``: None if the worktree no longer waits for an attempt. The caller holds the lock on
-        the record. ``pool.take`` refuses a worktree with a half-written state, and
-        ``removal.discard`` then removes this worktree.
-        """
-        file = self.folder / f"{record.name}.ahead"
-        if state is None:
-            file.unlink(missing_ok=True)
-        else:
-            file.write_text(state)
-
-    def ahead(self, record: WorktreeRecord) -> str | None:
-        """Return the state that ``set_ahead`` stored; None if the worktree may not be taken."""
-        try:
-            return (self.folder / f"{record.name}.ahead").read_text()
-        except OSError:
-            return None
-
     def lock(self, record: WorktreeRecord) -> int | None:
         """Lock the record, and return a file descriptor that holds the lock until it is closed.
 
@@ -267,7 +240,7 @@ class Records:
 
     def forget(self, record: WorktreeRecord) -> None:
         """Delete the record: its worktree is gone, or has another record."""
-        for ending in (".over", ".seal", ".ready", ".ahead", ".json"):
+        for ending in (".over", ".seal", ".ready", ".json"):
             (self.folder / f"{record.name}{ending}").unlink(missing_ok=True)
 
     def in_use(self, record: WorktreeRecord) -> bool:

@@ -39,7 +39,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -53,6 +53,7 @@ from beads_workers.executors.files import branch_part, file_name
 from beads_workers.runtime.beside import POOL
 from beads_workers.runtime.occupants import standing
 from beads_workers.worktrees import making, programs, removal
+from beads_workers.worktrees.freshness import clear_gone, must_set_up, recipe
 from beads_workers.worktrees.git import GitError, git, names, pairs, unlock, unlock_all
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING
 from beads_workers.worktrees.loose import loose_ref
@@ -63,7 +64,6 @@ from beads_workers.worktrees.records import (
     led_to,
     token_in,
 )
-from beads_workers.worktrees.warm import must_set_up, recipe
 
 if TYPE_CHECKING:
     from beads_workers.core.records.landing import Add
@@ -127,6 +127,8 @@ class FreedWorktree:
     lock: int
     directory: Path
     kept: Fresh | None
+    # What the checkout of the new base changes.
+    changed: list[tuple[str, str]]
 
 
 # --- what fresh means ----------------------------------------------------------------------------
@@ -357,7 +359,7 @@ def kept(settings: Worktrees) -> list[WorktreeRecord]:
             return []
     except OSError:
         return []
-    found = [each for each in _candidates(settings, records) if _may_stay(each)]
+    found = [each for each in candidates(settings, records) if is_noted(each)]
     return found[: settings.reuse]
 
 
@@ -369,7 +371,8 @@ def keep(settings: Worktrees) -> list[WorktreeRecord]:
     return [_of_nobody(records, record) for record in found]
 
 
-def _may_stay(record: WorktreeRecord) -> bool:
+def is_noted(record: WorktreeRecord) -> bool:
+    """Return whether it is written down what this worktree was like."""
     try:
         return (_directory(record) / FRESH).exists()
     except Odd:
@@ -413,12 +416,12 @@ def _free(record: WorktreeRecord, run_id: str) -> WorktreeRecord:
 def take(settings: Worktrees, records: Records, base: str, run_id: str) -> FreedWorktree | None:
     """Take a worktree that nobody needs, and make it as a fresh one without its tracked files that
     differ; None if there is none. ``hand_over`` checks out ``base``."""
-    for record in _candidates(settings, records):
+    for record in candidates(settings, records):
         lock = records.lock(record)
         if lock is None:
             continue
         try:
-            if records.in_use(record):
+            if record.issue_id and records.in_use(record):
                 continue
             freed = _Taking(settings, records, record, base).freed(run_id)
         except Kept as why:
@@ -446,10 +449,34 @@ def _remove(records: Records, record: WorktreeRecord) -> None:
         removal.discard(records, record)
 
 
-def _candidates(settings: Worktrees, records: Records) -> list[WorktreeRecord]:
+def candidates(settings: Worktrees, records: Records) -> list[WorktreeRecord]:
+    """Return the worktrees that nobody needs, the newest first."""
     found = (records.find(name) for name in records.over())
     ours = [each for each in found if each is not None and each.common == settings.common]
     return sorted(ours, key=records.written_at, reverse=True)
+
+
+def serves(settings: Worktrees, records: Records, record: WorktreeRecord, base: str) -> bool:
+    """Return whether an attempt that begins at ``base`` could take it as it is, set-up and all."""
+    try:
+        fresh = _fresh(_directory(record), records.sealed(record))
+        if fresh.recipe != recipe(settings):
+            return False
+        return not must_set_up(settings, _changed(record, fresh, base))
+    except (Odd, GitError, OSError):
+        return False
+
+
+def _changed(record: WorktreeRecord, fresh: Fresh, base: str) -> list[tuple[str, str]]:
+    """Return what differs between what is checked out and ``base``; raises ``Odd``."""
+    if fresh.at == base:
+        return []
+    asked = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", fresh.at, base)
+    changed = pairs(git(record.path, *asked))
+    for _, name in changed:
+        if name.rpartition("/")[2] in (".gitattributes", ".gitmodules"):
+            raise Odd(f"{name} has changed")
+    return changed
 
 
 @dataclass(slots=True)
@@ -474,7 +501,8 @@ class _Taking:
             raise Kept("a process is in it")
         fresh = self._as_noted(directory)
         seen = look(path)
-        sets_up = self._must_set_up(fresh, seen)
+        changed = _changed(self.record, fresh, self.base)
+        sets_up = self._must_set_up(fresh, seen, changed)
         if changes := removal.changes(path):
             self.records.set_over(self.record, None)
             raise Kept(f"{len(changes)} changes are not committed, {changes[0]}")
@@ -487,7 +515,7 @@ class _Taking:
             stays = self._strip(fresh, seen, sets_up=sets_up)
             _restore(directory)
             held.pop_all()
-        return FreedWorktree(record, lock, directory, stays)
+        return FreedWorktree(record, lock, directory, stays, changed)
 
     # --- looking ----------------------------------------------------------------------------------
 
@@ -502,18 +530,13 @@ class _Taking:
             raise Odd(f"git's own files differ: {some(sorted(changed), NAMES_SHOWN)}")
         return fresh
 
-    def _must_set_up(self, fresh: Fresh, seen: Contents) -> bool:
+    def _must_set_up(
+        self, fresh: Fresh, seen: Contents, changed: Sequence[tuple[str, str]]
+    ) -> bool:
         """Return whether copies and set-up are to be made anew; raises ``Odd``."""
         for name, row in fresh.folders.items():
             if seen.folders.get(name, row) != row:
                 raise Odd(f"{name} has another mode")
-        changed = list[tuple[str, str]]()
-        if fresh.at != self.base:
-            asked = ("diff-tree", "-r", "-z", "--no-renames", "--name-status")
-            changed = pairs(git(self.record.path, *asked, fresh.at, self.base))
-        for _, name in changed:
-            if name.rpartition("/")[2] in (".gitattributes", ".gitmodules"):
-                raise Odd(f"{name} has changed")
         why = must_set_up(self.settings, changed) or self._changed_of_set_up(fresh, seen)
         if why:
             making.say(f"{why} has changed since set-up: it runs anew")
@@ -605,5 +628,6 @@ def hand_over(freed: FreedWorktree, records: Records, record: WorktreeRecord) ->
     unlock(record.common, f"refs/heads/{record.branch}")
     asked = ("checkout", "--quiet", "--force", "--no-track", "-b", record.branch)
     git(record.path, *asked, record.base)
+    clear_gone(record.path, freed.changed)
     # ``git checkout -`` would lead to the branch of another issue.
     shutil.rmtree(freed.directory / "logs", ignore_errors=True)

@@ -228,16 +228,16 @@ def test_attempts_begin_in_worktrees_that_were_made_while_others_worked(
     seen = embedded.folder.parent / "seen"
     records = f'"{embedded.folder}/.beads-workers/worktree-records"'
     script = (
-        f"until ls {records}/*.ahead >&2; do sleep 0.1; done;"
+        f"until ls {records}/*.over >&2; do sleep 0.1; done;"
         f' echo "$(pwd) $(wc -l <setup.local)" $(ls) >>"{seen}"; touch loose left.local'
     )
     fleet = start(embedded, "-n", "1", *START, "--no-land", "--", "sh", "-c", script)
     assert fleet.wait() == 0, fleet.said()
     rows = [line.split() for line in seen.read_text().splitlines()]
-    assert [Path(row[0]).name.partition("-")[0] for row in rows] == ["bw", "ready", "ready"]
+    assert [Path(row[0]).name.partition("-")[0] for row in rows] == ["bw", "again", "again"]
     assert all(row[1:] == ["1", "beads-workers.toml", "setup.local"] for row in rows), rows
     # What was made ahead and never used went with the run.
-    assert not Records(fleet.state_directory).made_ahead()
+    assert not Records(fleet.state_directory).over()
     assert len(cleaned(embedded)[1]) == 3
     fleet.leaves_nothing()
 
@@ -251,20 +251,20 @@ def test_a_killed_fleet_leaves_a_pool_that_the_next_one_uses_and_clean_removes(
         file.write("\n[worktree]\npool = 2\n")
     fleet = start(embedded, "-n", "1", *START, "--", "sleep", "1000")
     records = Records(fleet.state_directory)
-    until(lambda: [bool(records.ahead(r)) for r in records.made_ahead()] == [True, True])
+    until(lambda: len(records.over()) == 2)
     os.kill(fleet.pid, signal.SIGKILL)
     fleet.wait()
-    made = {record.path for record in records.made_ahead()}
+    made = {found.path for name in records.over() if (found := records.find(name))}
     again = start(
         embedded, "-n", "1", *START, "--land", "--", "sh", "-c", "pwd >$BW_ISSUE_ID.where"
     )
     assert again.wait() == 0, again.said()
     # Each in a file of its own: the second one may begin before the first has landed.
     where = [git(top, "show", f"bw-landing/main:{issue_id}.where") for issue_id in ids]
-    assert where[0] in made and "/ready-" in where[1]
+    assert where[0] in made
     call(embedded, "clean")
     left = git(top, "worktree", "list").splitlines()[1:]
-    assert all("[bw/" in line for line in left) and records.made_ahead() == []
+    assert all("[bw/" in line for line in left) and records.over() == []
     again.leaves_nothing()
 
 

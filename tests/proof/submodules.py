@@ -250,7 +250,7 @@ def ahead(project: Project, change: Change) -> list[str]:
     """An attempt has what its base names, if a worktree was to be made ahead for another one."""
     world = worktrees(project, pool=2)
     with suppress(pool.NotAhead):
-        pool.make(world.settings, world.records, world.run_id)
+        pool.make_free(world.settings, world.records, world.run_id)
         return ["a worktree with submodules was made ahead"]
     base = project.commit(world.top, change.script)
     try:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.worktrees.at_start import MadeMeanwhile, make_free
 from beads_workers.worktrees.making import CannotPrepare
+from beads_workers.worktrees.pool import MadeMeanwhile, make_free
 from tests.support.repository import commit, git
 from tests.support.worktrees import World, ruled
 from tests.worktrees.test_reuse import assert_as_fresh, ended, reusing, setups

@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -20,10 +19,11 @@ import pytest
 
 from beads_workers.core.base.settings import WorktreeRules, Worktrees
 from beads_workers.runtime.sessions import with_variable
+from beads_workers.worktrees import reuse
+from beads_workers.worktrees.freshness import must_set_up
 from beads_workers.worktrees.making import CannotPrepare
-from beads_workers.worktrees.pool import MODULE, NotAhead, make, take
+from beads_workers.worktrees.pool import MODULE, NotAhead, make_free
 from beads_workers.worktrees.records import AHEAD, WorktreeRecord
-from beads_workers.worktrees.warm import must_set_up
 from tests.support import warm
 from tests.support.fleet import until
 from tests.support.repository import IDENTITY, commit, git
@@ -46,7 +46,12 @@ def world(tmp_path: Path) -> World:
 
 def ahead(world: World, **settings: Any) -> WorktreeRecord:
     """Make one ahead."""
-    return make(ruled(world.settings, **settings), world.records, world.run_id)
+    return make_free(ruled(world.settings, **settings), world.records, world.run_id)
+
+
+def free(world: World) -> list[WorktreeRecord]:
+    """Those that the next attempts may take."""
+    return [each for each in reuse.candidates(world.settings, world.records) if not each.issue_id]
 
 
 def setups(place: Place) -> int:
@@ -79,7 +84,7 @@ def test_an_attempt_takes_one_as_its_own(world: World) -> None:
     assert git(place.folder, "status", "--porcelain") == ""
     assert place.environment["BW_BASE"] == git(world.top, "rev-parse", "main")
     assert setups(place) == 1 and (place.folder / "cache.local" / "file").exists()
-    assert world.records.made_ahead() == []
+    assert free(world) == []
     commit(place.folder, "work")
     world.end_run()
     assert list(world.kept().values()) == ["1 commit on no other branch"]
@@ -88,17 +93,7 @@ def test_an_attempt_takes_one_as_its_own(world: World) -> None:
 def test_where_there_is_none_an_attempt_makes_its_own(world: World) -> None:
     ahead(world)
     first, second = world.make("a", worker="W1"), world.make("b", worker="W2")
-    assert first.folder.name.startswith("ready-") and second.folder.name == "b.1"
-
-
-def test_one_that_is_only_being_looked_at_is_waited_for(world: World) -> None:
-    record = ahead(world)
-    lock = world.records.lock(record)
-    assert lock is not None
-    looks = threading.Timer(0.1, os.close, (lock,))
-    looks.start()
-    assert world.make("a").folder == Path(record.path)
-    looks.join()
+    assert first.folder.name.startswith("again-") and second.folder.name == "b.1"
 
 
 def test_the_base_has_moved_meanwhile(world: World) -> None:
@@ -160,7 +155,7 @@ def test_a_changed_manifest_sets_up_again(world: World) -> None:
     ahead(world)
     commit(world.top, "package.json", "{}")
     place = world.make("a")
-    assert place.folder.name.startswith("ready-") and setups(place) == 2
+    assert place.folder.name.startswith("again-") and setups(place) == 1
 
 
 def test_a_copied_file_that_changed_is_copied_anew_and_sets_up_again(world: World) -> None:
@@ -171,7 +166,7 @@ def test_a_copied_file_that_changed_is_copied_anew_and_sets_up_again(world: Worl
     (world.project / ".env").write_text("two")
     (world.project / "gone.local").unlink()
     place = world.make("a", copy=copy)
-    assert place.folder.name.startswith("ready-") and setups(place) == 2
+    assert place.folder.name.startswith("again-") and setups(place) == 1
     assert (place.folder / ".env").read_text() == "two"
     assert not (place.folder / "gone.local").exists()
 
@@ -186,11 +181,6 @@ def test_what_a_hook_did_to_a_copied_file_stays(world: World) -> None:
 # --- what makes one of no use -----------------------------------------------------------------
 
 
-def hide(world: World, record: WorktreeRecord) -> None:
-    """Trap 2: a skip-worktree bit survives ``reset --hard``."""
-    git(Path(record.path), "update-index", "--skip-worktree", ".gitignore")
-
-
 def attributes(world: World, record: WorktreeRecord) -> None:
     """Trap 2: line ends would stay as they are."""
     commit(world.top, ".gitattributes", "* text eol=crlf\n")
@@ -201,7 +191,7 @@ def another(world: World, record: WorktreeRecord) -> None:
     world.settings = ruled(world.settings, setup="touch other.local")
 
 
-@pytest.mark.parametrize("spoil", [hide, attributes, another])
+@pytest.mark.parametrize("spoil", [attributes, another])
 def test_one_that_may_lie_is_not_taken_and_goes(world: World, spoil: Any) -> None:
     record = ahead(world)
     spoil(world, record)
@@ -289,11 +279,7 @@ class Filling:
 
     def waits(self, many: int) -> None:
         """Until so many may be taken."""
-        until(lambda: len(self._ready()) == many)
-
-    def _ready(self) -> list[WorktreeRecord]:
-        records = self.world.records
-        return [record for record in records.made_ahead() if records.ahead(record)]
+        until(lambda: len(free(self.world)) == many)
 
     def end(self, number: int = 0) -> None:
         """Kill it, or let it end by itself."""
@@ -317,7 +303,7 @@ def test_after_each_attempt_that_has_begun_what_is_missing_is_made(filling: Fill
     assert world.make("a").folder.name == "a.1"
     filling.waits(2)
     first, second = world.make("b", worker="W2"), world.make("c", worker="W3")
-    assert {p.folder.name[:6] for p in (first, second)} == {"ready-"}
+    assert {p.folder.name[:6] for p in (first, second)} == {"again-"}
     filling.waits(2)
     assert all(reason == ("in use by a running fleet",) for reason in reasons(world))
     filling.end()
@@ -330,7 +316,7 @@ def test_after_each_attempt_that_has_begun_what_is_missing_is_made(filling: Fill
 def reasons(world: World) -> list[tuple[str, ...]]:
     """Why clean keeps those that are made ahead."""
     found = world.clean()
-    return [r.kept_because for r in found if r.record.name.startswith("ready-")]
+    return [r.kept_because for r in found if r.record.name.startswith("again-")]
 
 
 def test_what_an_earlier_run_left_is_of_use(world: World) -> None:
@@ -338,7 +324,6 @@ def test_what_an_earlier_run_left_is_of_use(world: World) -> None:
     world.end_run()
     world.run_id, _ = world.runs.create_run()
     filling = Filling(world)
-    until(lambda: world.records.made_ahead()[0].run_id == world.run_id)
     assert world.make("a").folder == Path(record.path)
     filling.end()
 
@@ -349,10 +334,10 @@ def test_those_that_need_another_set_up_are_made_anew_before_they_are_taken(
     world = filling.world
     world.make("a")
     filling.waits(2)
-    old = {record.name for record in world.records.made_ahead()}
+    old = {record.name for record in free(world)}
     commit(world.top, "package.json", "{}")
     world.make("b", worker="W2")
-    until(lambda: not old & {record.name for record in world.records.made_ahead()})
+    until(lambda: not old & {record.name for record in free(world)})
     filling.waits(2)
     assert setups(world.make("c", worker="W3")) == 1
 
@@ -370,7 +355,7 @@ def test_a_kill_in_the_middle_of_the_set_up_leaves_nothing_that_clean_does_not_r
     filling = Filling(world)
     world.make("a")
     until(lambda: (tmp_path / "began").exists())
-    (record,) = world.records.made_ahead()
+    (record,) = (each for each in world.records.all() if not each.issue_id)
     filling.end(signal.SIGKILL)
     until(lambda: not world.records.is_locked(record))
     world.end_run()
@@ -400,9 +385,9 @@ def test_told_to_end_it_takes_back_what_it_has_half_made(tmp_path: Path) -> None
     filling = Filling(world)
     world.make("a")
     until(lambda: (tmp_path / "began").exists())
-    (record,) = world.records.made_ahead()
+    (record,) = (each for each in world.records.all() if not each.issue_id)
     filling.end()
-    assert filling.process.returncode == 0 and world.records.made_ahead() == []
+    assert filling.process.returncode == 0 and free(world) == []
     assert not Path(record.path).exists()
 
 
@@ -448,7 +433,7 @@ def test_killed_while_it_writes_a_record_it_leaves_nothing(world: World) -> None
 
 def test_killed_between_its_two_records_one_worktree_is_removed_once(world: World) -> None:
     record = ahead(world)
-    taken = take(world.settings, world.records, record.base)
+    taken = reuse.take(world.settings, world.records, record.base, world.run_id)
     assert taken is not None
     mine = replace(record, name="a.1", issue_id="a", attempt=1, branch="bw/a/1")
     os.close(world.records.begin(mine))

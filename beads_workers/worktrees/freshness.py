@@ -1,7 +1,8 @@
-"""Warm worktrees: a worktree that has served another commit may hold files that falsify a result.
+"""When a worktree that has served another commit is fresh: what it was made with, and what a change
+of files means for what the set-up made.
 
-For gates, which keep one for each lane, and for worktrees that are made ahead. Source:
-docs/SEMANTICS.md, "Worktrees".
+For attempts, which take worktrees that are over or were made ahead (``reuse``), and for gates,
+which keep one for each lane. Source: docs/SEMANTICS.md, "Worktrees".
 """
 
 from __future__ import annotations
