@@ -55,7 +55,7 @@ from beads_workers.worktrees.landed import (
 )
 from beads_workers.worktrees.ledger import LandedCommit
 from beads_workers.worktrees.loose import LoggedMove, is_nowhere_checked_out
-from beads_workers.worktrees.movers import TRESPASSED, Movers, moves, name_of
+from beads_workers.worktrees.movers import TRESPASSED, Movers, last_moved_at, moves, name_of
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -409,7 +409,8 @@ class LandingRepository:
         if not others:
             return None
         movers = Movers(self.settings.worktrees, min(move.who[2] for move in others))
-        by = [movers.of(move) for move in others]
+        newest = last_moved_at(Path(self.common), self.ref, others[0])
+        by = [movers.of(move, None if n else newest) for n, move in enumerate(others)]
         theirs = list(takewhile(bool, by))
         # Nothing is taken from below what somebody else did.
         wrong = [m for m, who in zip(others, by, strict=True) if who is None]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -64,6 +65,15 @@ def moves(directory: Path, ref: str) -> list[LoggedMove]:
         LoggedMove(commit, was, why, (name, mail, int(at.rpartition("@{")[2].split(" ")[0])))
         for (commit, why, name, mail, at), was in zip(read, before, strict=True)
     ]
+
+
+def last_moved_at(directory: Path, ref: str, move: LoggedMove) -> float | None:
+    """Return when the newest move of a ref was made, from the time of its log; None if that file
+    does not say it."""
+    with suppress(OSError):
+        at = (directory / "logs" / ref).stat().st_mtime
+        return at if int(at) == move.who[2] else None
+    return None
 
 
 def name_of(run_id: str, issue_id: str, attempt: int) -> str:
@@ -135,10 +145,11 @@ class Movers:
         for ref, commit in rows(git(common, "for-each-ref", wanted, f"{TRESPASSED}/"), 2):
             self._attempts.append((ref.removeprefix(f"{TRESPASSED}/"), [], {commit}))
 
-    def of(self, move: LoggedMove) -> str | None:
+    def of(self, move: LoggedMove, moved_at: float | None = None) -> str | None:
         """Return the attempt (``name_of``) that made this move, "" for a person; None if nobody
-        knows."""
-        at, made = move.who[2], move.commit
+        knows. ``moved_at``: its time, if that is known better than to the second."""
+        at, made = moved_at or move.who[2], move.commit
+        early = 0.0 if moved_at else SECOND
         not_over = [
             (name, heads, theirs)
             for name, heads, theirs in self._attempts
@@ -146,7 +157,7 @@ class Movers:
         ]
         by = [name for name, heads, _ in not_over if move in heads]
         spans = (span for found in self._spans.values() for span in found)
-        under_way = any(begin - SECOND < at <= end for begin, end in spans)
+        under_way = any(begin - early < at <= end for begin, end in spans)
         if not by and (not under_way or any(move in heads for heads in self._users)):
             return ""
         by += [name for name, _, theirs in not_over if made in theirs]
