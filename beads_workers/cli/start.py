@@ -255,8 +255,7 @@ def register(app: typer.Typer) -> None:
     app.command(
         "start",
         cls=CommandAfterDashes,
-        epilog="Rare options are in docs/CLI.md. "
-        "Example: beads-workers start -n 8 --until-empty -- ./do-issue.sh {id}",
+        epilog="Example: beads-workers start -n 8 --until-empty -- ./do-issue.sh {id}",
     )(start)
 
 
@@ -313,7 +312,8 @@ def start(
     """Run the fleet: take issues, hand them to workers, close them.
 
     The command goes after --. In it {id}, {title}, {priority}, {worker} and {attempt} are
-    replaced; its environment has BW_ISSUE_ID, BW_ISSUE_FILE and more.
+    replaced; its environment has BW_ISSUE_ID, BW_ISSUE_FILE and more. docs/CLI.md has the
+    rare options.
     """
     if wait and not detach:
         raise typer.BadParameter(

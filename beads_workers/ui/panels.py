@@ -43,8 +43,8 @@ WORKER_STYLES = {"busy": "", "idle": "muted", "starting": "time", "stopping": "a
 
 NARROW_COLUMNS = 72
 """Width below which rows have the essentials only: no counts, no seconds of a clock."""
-TOOK_COLUMNS = 11
-"""Width of the longest usual duration: ``23 h 59 min``."""
+TOOK_COLUMNS, TOOK_NARROW = 11, 6
+"""Width of the longest usual duration: ``23 h 59 min``; of its first unit in a narrow row."""
 
 
 def worker_row(
@@ -71,9 +71,7 @@ def worker_row(
         row.add(state, 10, WORKER_STYLES.get(state, ""))
         row.fill("" if worker["own"] else "not started by this fleet", "muted", leave=room)
     else:
-        row.add(elapsed(worker["elapsed_seconds"] + age), TOOK_COLUMNS, "time", right=True).add(
-            "  "
-        )
+        _add_time(row, worker["elapsed_seconds"] + age, width, runs=True)
         row.add(short_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
         if worker["agent"]:
             _agent_cells(row, worker, room, width)
@@ -151,7 +149,7 @@ def outcome_row(
     row.add(short_id(outcome["issue_id"], id_room), id_room, "strong").add(" ")
     if not narrow:
         row.add(outcome["worker_id"], 5, "muted")
-    row.add(duration(outcome["seconds"]), TOOK_COLUMNS, "time", right=True).add("  ")
+    _add_time(row, outcome["seconds"], width)
     if kind in ("finish", "land"):
         then = f"  {waits}" if waits else ""
         return row.fill(outcome["title"], leave=len(then)).add(then, style="time").text()
@@ -160,6 +158,13 @@ def outcome_row(
     return row.fill(
         text if columns(text) <= row.room else ended_text(outcome, short=True), style
     ).text()
+
+
+def _add_time(row: Row, seconds: float, width: int, *, runs: bool = False) -> None:
+    """Add a duration, in a column, to a row; ``runs``: it goes on."""
+    narrow = width < NARROW_COLUMNS
+    text = (elapsed if runs else duration)(seconds, units=1 if narrow else 2)
+    row.add(text, TOOK_NARROW if narrow else TOOK_COLUMNS, "time", right=True).add("  ")
 
 
 def _clock(at: float, width: int) -> tuple[str, int]:
@@ -338,7 +343,7 @@ def landing(
 
 def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:
     row = Row(width).add(f" gate {gate['lane'] + 1}", 9, "muted")
-    row.add(elapsed(gate["seconds"] + age), TOOK_COLUMNS, "time", right=True).add("  ")
+    _add_time(row, gate["seconds"] + age, width, runs=True)
     issues = gate["issues"]
     if not issues:
         return row.fill("the branch as it is", "muted").text()

@@ -109,8 +109,9 @@ ORDER_NAMES = ("priority", "time", "id", "title")
 HALF_DAY_SECONDS = 12 * 3600.0
 
 
-def duration(seconds: float) -> str:
-    """Return two units in prose: ``40 ms``, ``2.4 s``, ``3 min 20 s``, ``7 h 5 min``, ``2 d``."""
+def duration(seconds: float, *, units: int = 2) -> str:
+    """Return two units in prose: ``40 ms``, ``2.4 s``, ``3 min 20 s``, ``7 h 5 min``, ``2 d``; or
+    the first one of them."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms" if seconds >= 0.0005 else "0 s"
     if seconds < 9.95:
@@ -119,20 +120,19 @@ def duration(seconds: float) -> str:
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
-        return _two(whole, 60, "min", 1, "s")
-    if whole < 86400:
-        return _two(whole, 3600, "h", 60, "min")
-    return _two(whole, 86400, "d", 3600, "h")
+        large, name, small, rest_name = 60, "min", 1, "s"
+    elif whole < 86400:
+        large, name, small, rest_name = 3600, "h", 60, "min"
+    else:
+        large, name, small, rest_name = 86400, "d", 3600, "h"
+    count, rest = divmod(whole, large)
+    has_rest = units > 1 and rest >= small
+    return f"{count} {name} {rest // small} {rest_name}" if has_rest else f"{count} {name}"
 
 
-def _two(total: int, large: int, name: str, small: int, rest_name: str) -> str:
-    count, rest = divmod(total, large)
-    return f"{count} {name} {rest // small} {rest_name}" if rest // small else f"{count} {name}"
-
-
-def elapsed(seconds: float) -> str:
+def elapsed(seconds: float, *, units: int = 2) -> str:
     """Return the duration of what still runs, without tenths, which would flicker."""
-    return duration(int(max(0.0, seconds)))
+    return duration(int(max(0.0, seconds)), units=units)
 
 
 @lru_cache(maxsize=64)
