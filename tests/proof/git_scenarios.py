@@ -278,7 +278,7 @@ class Delivery(Attempt):
     def _deliver(self) -> AttemptAnswer:
         asked = Preparation(Worktrees("", "", "", "", "", "", ""), "i-1", 1, "W1", "r", "")
         try:
-            return AttemptAnswer(OutcomeKind.SUCCESS, "", deliver(asked, "A cart"))
+            return deliver(asked, "A cart")
         except GitError as error:
             return AttemptAnswer(OutcomeKind.RETRY, str(error), Receipt())
 
