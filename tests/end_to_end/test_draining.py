@@ -91,6 +91,7 @@ def test_four_workers_in_bash_beside_four_of_ours_share_the_work(
     for _ in range(4):
         fleet.bash_worker(*command)
     until(lambda: len(fleet.journal("worker_joined")) == 4, what=fleet.said())
+    until(lambda: fleet.journal("started") != [], what=fleet.said())
     assert call(any_project, "scale", "4").returncode == 0
     assert fleet.wait(180) == 0, fleet.said()
     assert fleet.bash_workers_left() == [0, 0, 0, 0]
