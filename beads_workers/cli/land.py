@@ -94,8 +94,8 @@ def land(
     refused = [each for each in news if isinstance(each, messages.Refused)]
     refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]
     notes = {each.issue_id: _close_note(each, settings) for each in landed}
-    # A branch that is named may be of an issue that was opened again: it has no assignee.
-    closed = _settle(directory, tracker, "CLOSE", notes, notes.keys() if issues else frozenset())
+    # What a person has opened again has no assignee, and is done now.
+    closed = _settle(directory, tracker, "CLOSE", notes, notes.keys())
     if as_json:
         rows = {
             "landed": [asdict(each) for each in landed],

@@ -21,6 +21,8 @@ SAMPLE = {
     "landing in conflict": 2,
     "landing with a culprit": 1,
     "clean": 1,
+    "land": 1,
+    "delivery": 1,
 }
 """How many calls of a scenario break here; ``scripts/faults git`` has all, and more scenarios."""
 
