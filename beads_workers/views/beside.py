@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -175,15 +176,7 @@ class LogTail:
                 return ShownLog("nothing to show")
             return ShownLog(f"{row['worker_id']} has run nothing yet")
         folder = self._run_folder(shown.run_id or snapshot["run_id"])
-        changes = ""
-        if shown.running:
-            key, state = (shown.issue_id, shown.attempt), folder.parent.parent
-            changes = (
-                self._changes.of(
-                    key, lambda: changes_in_worktree(state, shown), seconds=DIFF_SECONDS
-                )
-                or ""
-            )
+        changes = self._changed(shown, folder.parent.parent) if shown.running else ""
         pin = Pin(
             shown.issue_id, "", shown.attempt, shown.worker_id, None, shown.row.get("at") or None
         )
@@ -210,6 +203,10 @@ class LogTail:
         times += [""] * (len(lines) - len(times))
         return ShownLog(title, lines, self._file.first, changes, times=times)
 
+    def _changed(self, shown: ShownAttempt, state_directory: Path) -> str:
+        work = partial(changes_in_worktree, state_directory, shown)
+        return self._changes.of((shown.issue_id, shown.attempt), work, seconds=DIFF_SECONDS) or ""
+
     @property
     def path(self) -> Path | None:
         """The file of the log that was read last; None if there is none."""
@@ -218,19 +215,15 @@ class LogTail:
 
 def changes_in_worktree(state_directory: Path, shown: ShownAttempt) -> str:
     """Return what has changed in a running attempt's worktree: ``2 files changed, 10 insertions(+),
-    1 new file``; "" if git fails."""
-    record = worktree_of(Records(state_directory), shown.issue_id, shown.attempt)
-    if record is None:
-        return ""
-    outputs = []
-    for words in (
-        ("diff", "--shortstat", record.base),
-        ("ls-files", "--others", "--exclude-standard"),
-    ):
-        try:
-            asked = call(record.path, *words, seconds=30)
-        except (GitError, OSError):
+    1 new file``; "" if that cannot be read."""
+    try:
+        record = worktree_of(Records(state_directory), shown.issue_id, shown.attempt)
+        if record is None:
             return ""
-        outputs.append(asked.output.strip() if asked.status == 0 else "")
-    new = len(outputs[1].splitlines())
-    return ", ".join(part for part in (outputs[0], counted(new, "new file") if new else "") if part)
+        changed = call(record.path, "diff", "--shortstat", record.base, seconds=30)
+        added = call(record.path, "ls-files", "--others", "--exclude-standard", seconds=30)
+    except (GitError, OSError):
+        return ""
+    said = [changed.output.strip()] if changed.status == 0 else []
+    new = len(added.output.splitlines()) if added.status == 0 else 0
+    return ", ".join(each for each in (*said, counted(new, "new file") if new else "") if each)

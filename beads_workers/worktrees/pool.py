@@ -16,7 +16,7 @@ import selectors
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -56,40 +56,45 @@ def make_free(
     removes it. ``nice``: added to the niceness of this process."""
     making.check_disk(settings)
     try:
-        base, token = making.base_of(settings), new_token()
-        with making.alone(settings.common):
-            name = f"again-{token[:8]}"
-            path = preparation.new_path(settings, records, name)
-            record = WorktreeRecord(
-                name, "", 0, "", base, path, settings.common, run_id, POOL, token
-            )
-            lock = records.begin(record)  # From here on nobody else makes one at this path.
-            try:
-                records.mark(record, making.add_worktree(settings, record), settings)
-            except BaseException:
-                os.close(lock)
-                removal.discard(records, record)
-                raise
-        try:
+        base = making.base_of(settings)
+        with ExitStack() as held:
+            with making.alone(settings.common):
+                record = _begin(settings, records, base, run_id, held)
             # Not before: processes that wait for that lock must not wait for a slow one.
             os.nice(nice)
             with turn(record.common):
-                git(path, "reset", "--hard", "--quiet")
+                git(record.path, "reset", "--hard", "--quiet")
             _fill(settings, record)
             reuse.note(settings, records, record)
             if not reuse.is_noted(record):
                 raise NotAhead("it could not be told from a used one")
-            records.set_over(record, base)
-        finally:
-            os.close(lock)
-            if not records.over_at(record):
-                removal.discard(records, record)
+            records.set_over(record, record.base)
     except GitError as error:
         raise making.CannotPrepare(str(error)) from None
     except OSError as error:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
-    making.say(f"made ahead: {path} at {base[:12]}")
+    making.say(f"made ahead: {record.path} at {record.base[:12]}")
     return record
+
+
+def _begin(
+    settings: Worktrees, records: Records, base: str, run_id: str, held: ExitStack
+) -> WorktreeRecord:
+    """Have git add a worktree. ``held``: removes it again, unless it is free then."""
+    token = new_token()
+    name = f"again-{token[:8]}"
+    path = preparation.new_path(settings, records, name)
+    record = WorktreeRecord(name, "", 0, "", base, path, settings.common, run_id, POOL, token)
+    lock = records.begin(record)  # From here on nobody else makes one at this path.
+    held.callback(_end, records, record, lock)
+    records.mark(record, making.add_worktree(settings, record), settings)
+    return record
+
+
+def _end(records: Records, record: WorktreeRecord, lock: int) -> None:
+    os.close(lock)
+    if not records.over_at(record):
+        removal.discard(records, record)
 
 
 def _fill(settings: Worktrees, record: WorktreeRecord) -> None:
