@@ -19,7 +19,7 @@ from beads_workers.ui.viewer import Look, ShownAttempt, ShownLog, chosen_row, sh
 from beads_workers.ui.words import clock
 from beads_workers.views.attempt import diff_lines, log_path, read_view, worktree_of
 from beads_workers.views.logs import LOG_BYTES_MAX, LogFile
-from beads_workers.worktrees.git import GitError, call
+from beads_workers.worktrees.git import GitError, call, names
 from beads_workers.worktrees.records import Records
 
 T = TypeVar("T")
@@ -221,9 +221,9 @@ def changes_in_worktree(state_directory: Path, shown: ShownAttempt) -> str:
         if record is None:
             return ""
         changed = call(record.path, "diff", "--shortstat", record.base, seconds=30)
-        added = call(record.path, "ls-files", "--others", "--exclude-standard", seconds=30)
+        added = call(record.path, "ls-files", "-z", "--others", "--exclude-standard", seconds=30)
     except (GitError, OSError):
         return ""
     said = [changed.output.strip()] if changed.status == 0 else []
-    new = len(added.output.splitlines()) if added.status == 0 else 0
+    new = len(names(added.output)) if added.status == 0 else 0
     return ", ".join(each for each in (*said, counted(new, "new file") if new else "") if each)

@@ -25,7 +25,7 @@ from beads_workers.landing.set_up import KeptSetUp
 from beads_workers.runtime.run_directory import RunInfo
 from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.ledger import LandedCommit
-from beads_workers.worktrees.pool import MadeAhead
+from beads_workers.worktrees.pool import Refill
 from beads_workers.worktrees.records import WorktreeRecord
 
 
@@ -56,7 +56,7 @@ class Outer:
 
 TRAVEL = [  # What one process of ours writes and another one reads.
     *(Outer, FleetSettings, WorkerSettings, Assignment, Facts, LanderSettings, RunInfo),
-    *(Preparation, WorktreeRecord, MadeAhead, LandedCommit, GateResult, KeptSetUp, Proof),
+    *(Preparation, WorktreeRecord, Refill, LandedCommit, GateResult, KeptSetUp, Proof),
 ]
 JSON = st.none() | st.integers(-9, 9) | st.text(max_size=3) | st.lists(st.booleans(), max_size=2)
 SIMPLE = {str: st.text(max_size=4), int: st.integers(-9, 9), float: st.floats(-1e9, 1e9), Any: JSON}

@@ -254,7 +254,9 @@ def _has_all_of_it(text: str) -> bool:
     return (
         len(re.findall(r"^ W[12] .* running touch ", text, re.MULTILINE)) == 2
         and re.search(r"W1 .* bw-\d +codex +running touch ", text) is not None
-        and re.search(r" agents  claude: 5-hour limit until \d\d:\d\d \((59|60|61) min\)", text)
+        and re.search(
+            r" agents  claude: 5-hour limit until \d\d:\d\d \((59 min|1 h|1 h 1 min)\)", text
+        )
         is not None
         and " tok of 5Mtok" in text
     )
