@@ -62,7 +62,7 @@ def missed(name: str) -> Iterator[str]:
 
 
 def _delete(copy: Path, name: str, own: Sequence[str]) -> None:
-    features = copy / "beads_workers" / "core" / "features"
+    features = copy / "beads_workers" / "core" / "workers" / "features"
     (features / f"{name}.py").unlink()
     table = features / "table.py"
     text = table.read_text("utf-8")
