@@ -155,7 +155,9 @@ def test_an_answer_before_the_question_is_in_the_tracker_opens_the_issue_after_t
     (said,) = playbook.of(play.do(AnsweredInTracker(T, (IssueId("a"),))), Answer)
     assert said.error == ""
     play.answer()
-    assert settles(play).action is Action.REOPEN
+    opens = settles(play)
+    assert opens.action is Action.REOPEN
+    assert opens.taken_back, "'bd human respond' may have closed what it answers"
     goes_on(play)
 
 

@@ -543,8 +543,8 @@ class Tasks:
             case IssueReaction.QUARANTINE:
                 self.ended += 1
                 if in_flight.issue.pending is Action.REOPEN:
-                    # A person asked for another try while the mark was being set.
-                    self._round_trips.enqueue(Settlement(Action.REOPEN, issue_id))
+                    # A person asked for another try, or answered, while the mark was being set.
+                    self._retry_state.reopen(in_flight.issue)
         del self.in_flight[issue_id]
 
     def move(self, issue: Issue, stimulus: IssueStimulus, *records: rec.Record) -> IssueReaction:

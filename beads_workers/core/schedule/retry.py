@@ -118,7 +118,11 @@ class RetryState:
         was_out = issue.standing in OUT
         self._effects.write(record)
         if was_out and issue.pending is Action.REOPEN:
-            self._round_trips.enqueue(reopening(IssueId(issue.issue_id), issue.is_answered))
+            self.reopen(issue)
+
+    def reopen(self, issue: Issue) -> None:
+        """Have an issue opened in the tracker that was out of the backlog, and is wanted back."""
+        self._round_trips.enqueue(reopening(IssueId(issue.issue_id), issue.is_answered))
 
 
 # --- preparation ---------------------------------------------------------------------------------
