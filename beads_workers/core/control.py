@@ -88,9 +88,8 @@ class Control:
 
     def tasks(self, event: ev.TasksAsked) -> None:
         """Answer with the tasks that match, each as it was before it was cancelled."""
-        from beads_workers.core.schedule.queries import (
-            find,  # Loaded here because few fleets are asked.
-        )
+        # Loaded here because few fleets are asked.
+        from beads_workers.core.schedule.queries import find
 
         found = find(self.parts, event.wanted)
         if event.cancel:

@@ -337,24 +337,20 @@ class _WholeRun(Board):
             case rec.AccountOpened(account_id, _, model):
                 if (closed := self.closed.pop((account_id, model), None)) is not None:
                     self.limits.append(replace(closed, ended=now))
-            case _:
-                match entry.record:
-                    case rec.WorkerStarted(worker_id, pid):
-                        self._worker_ended(worker_id, now)
-                        self.living[worker_id] = WorkerSpan(worker_id, pid, True, now, None)
-                    case rec.WorkerJoined(worker_id, pid, _, own):
-                        if worker_id not in self.living:
-                            self.living[worker_id] = WorkerSpan(worker_id, pid, own, now, None)
-                    case rec.WorkerLeft(worker_id, reason):
-                        if (span := self.living.get(worker_id)) and not span.own:
-                            self._worker_ended(worker_id, now, reason=reason)
-                    case rec.WorkerExited(worker_id, pid, status):
-                        if (span := self.living.get(worker_id)) and span.pid == pid:
-                            self._worker_ended(worker_id, now, status=status)
-                    case rec.WorkerGone(worker_id, reason):
-                        self._worker_ended(worker_id, now, reason=reason)
-                    case _:
-                        pass
+            case rec.WorkerStarted(worker_id, pid):
+                self._worker_ended(worker_id, now)
+                self.living[worker_id] = WorkerSpan(worker_id, pid, True, now, None)
+            case rec.WorkerJoined(worker_id, pid, _, own):
+                if worker_id not in self.living:
+                    self.living[worker_id] = WorkerSpan(worker_id, pid, own, now, None)
+            case rec.WorkerLeft(worker_id, reason):
+                if (span := self.living.get(worker_id)) and not span.own:
+                    self._worker_ended(worker_id, now, reason=reason)
+            case rec.WorkerExited(worker_id, pid, status):
+                if (span := self.living.get(worker_id)) and span.pid == pid:
+                    self._worker_ended(worker_id, now, status=status)
+            case rec.WorkerGone(worker_id, reason):
+                self._worker_ended(worker_id, now, reason=reason)
 
     def _run_changed(self, state: str, reason: str, now: float) -> None:
         if state == "paused":

@@ -344,23 +344,24 @@ class Checkpoint:
 
     def apply(self, entry: Entry) -> None:
         """Take in the next entry; what it says of issues is for ``Issues``."""
-        if type(entry.record) in _KEPT:
-            match entry.record:
-                case rec.WorkerStarted(worker_id):
-                    self._drop(worker_id, *_OF_WORKER, "worker_gone")
-                    self._hold("worker_started", worker_id, entry)
-                case rec.WorkerJoined(worker_id):
-                    self._hold("worker_joined", worker_id, entry)
-                case rec.WorkerLeft(worker_id):
-                    self._drop(worker_id, "worker_joined")
-                case rec.WorkerExited(worker_id):
-                    self._drop(worker_id, *_OF_WORKER)
-                case rec.WorkerGone(worker_id, reason):
-                    self._drop(worker_id, *_OF_WORKER)
-                    if reason:
-                        self._hold("worker_gone", worker_id, entry)
-                case _:
-                    self._about_run(entry)
+        if type(entry.record) not in _KEPT:
+            return
+        match entry.record:
+            case rec.WorkerStarted(worker_id):
+                self._drop(worker_id, *_OF_WORKER, "worker_gone")
+                self._hold("worker_started", worker_id, entry)
+            case rec.WorkerJoined(worker_id):
+                self._hold("worker_joined", worker_id, entry)
+            case rec.WorkerLeft(worker_id):
+                self._drop(worker_id, "worker_joined")
+            case rec.WorkerExited(worker_id):
+                self._drop(worker_id, *_OF_WORKER)
+            case rec.WorkerGone(worker_id, reason):
+                self._drop(worker_id, *_OF_WORKER)
+                if reason:
+                    self._hold("worker_gone", worker_id, entry)
+            case _:
+                self._about_run(entry)
 
     def _about_run(self, entry: Entry) -> None:
         match entry.record:

@@ -408,29 +408,7 @@ class Board:
         """Take in an entry that ``issues`` have applied already, and the change that it made."""
         self.elapsed = entry.elapsed
         if change is not None:
-            match entry.record:
-                case rec.Started() as started:
-                    self.counters.started += 1
-                    row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
-                    row.add_attempt(started, entry.elapsed)
-                    self.agents.started(started)
-                case rec.Finished() as finished:
-                    self.agents.finished(finished)
-                    self._finished(finished, change.issue.title, entry)
-                case rec.Claimed(issue_id):
-                    self.claims += 1
-                    self.requeued.pop(issue_id, None)
-                    self.unlisted.discard(issue_id)
-                case rec.SettledRecord() as settled:
-                    self._settled(settled, change)
-                case rec.UsageFound():
-                    self.agents.apply(entry.record)
-                case rec.BranchLanded() | rec.LandingEnded():
-                    self._landed(entry, change)
-                case rec.Refunded() if change.stood is Standing.QUARANTINED:
-                    self.totals["quarantined"] -= 1
-                case _:
-                    pass
+            self._about_issue(entry, change)
             return
         match entry.record:
             case rec.RoundTripBegan() as round_trip:
@@ -449,6 +427,31 @@ class Board:
                 self.notes.append(entry)
             case _:
                 self._about_run(entry)
+
+    def _about_issue(self, entry: Entry, change: Transition) -> None:
+        match entry.record:
+            case rec.Started() as started:
+                self.counters.started += 1
+                row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
+                row.add_attempt(started, entry.elapsed)
+                self.agents.started(started)
+            case rec.Finished() as finished:
+                self.agents.finished(finished)
+                self._finished(finished, change.issue.title, entry)
+            case rec.Claimed(issue_id):
+                self.claims += 1
+                self.requeued.pop(issue_id, None)
+                self.unlisted.discard(issue_id)
+            case rec.SettledRecord() as settled:
+                self._settled(settled, change)
+            case rec.UsageFound():
+                self.agents.apply(entry.record)
+            case rec.BranchLanded() | rec.LandingEnded():
+                self._landed(entry, change)
+            case rec.Refunded() if change.stood is Standing.QUARANTINED:
+                self.totals["quarantined"] -= 1
+            case _:
+                pass
 
     def _about_run(self, entry: Entry) -> None:
         match entry.record:
