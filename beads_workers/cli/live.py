@@ -17,6 +17,7 @@ from rich.console import Group
 from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
 from beads_workers.cli.person import signed
+from beads_workers.cli.why import why_lines
 from beads_workers.core.base.text import counted, printable
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt import about
@@ -101,12 +102,6 @@ def show(
         return _Live(terminal, feed, role, run_folder, caption).run()
 
 
-def _why_lines(issue_id: str, directory: Path) -> list[str]:
-    from beads_workers.cli.why import why_lines
-
-    return why_lines(issue_id, directory)
-
-
 class _Live:
     def __init__(
         self,
@@ -120,7 +115,7 @@ class _Live:
         self._feed = feed
         self._run_folder = run_folder
         self._logs = LogTail(run_folder)
-        self._attempts = AttemptReader(run_folder, _why_lines, replay=role is viewer.Role.REPLAY)
+        self._attempts = AttemptReader(run_folder, why_lines, replay=role is viewer.Role.REPLAY)
         self._backlog = BacklogWatch(run_folder("-").parent.parent)
         self._wrapping = Wrapping()
         self._saving: Beside[str] = Beside()

@@ -328,11 +328,8 @@ class Lander:
             self._idle = True
             with suppress(git.GitError):  # Only for 'git gc'; the next train unpins again.
                 self._repository.unpin()
-            self.say(messages.Idle(len(self._to_land()) + len(self._unread)))
-
-    def _to_land(self) -> list[str]:
-        """Return the branches that wait to land, as far as they are approved."""
-        return [key for key in self.queue.order if not self._awaits(key)]
+            to_land = sum(not self._awaits(key) for key in self.queue.order)
+            self.say(messages.Idle(to_land + len(self._unread)))
 
     def _awaits(self, key: str) -> bool:
         """Return whether this branch lands only once a person has approved it."""

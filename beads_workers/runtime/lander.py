@@ -100,10 +100,9 @@ class LanderProcess:
                 return  # Its end is about to be read.
             if sent < len(line):
                 self._unsent.appendleft(line[sent:])
-                assert self._process is not None and self._process.stdin is not None
                 with suppress(KeyError):  # We wait for it already.
                     self._selector.register(
-                        self._process.stdin, selectors.EVENT_WRITE, lambda mask: self._has_room()
+                        process.stdin, selectors.EVENT_WRITE, lambda mask: self._has_room()
                     )
                 return
 

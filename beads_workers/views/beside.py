@@ -176,7 +176,9 @@ class LogTail:
                 return ShownLog("nothing to show")
             return ShownLog(f"{row['worker_id']} has run nothing yet")
         folder = self._run_folder(shown.run_id or snapshot["run_id"])
-        changes = self._changed(shown, folder.parent.parent) if shown.running else ""
+        work = partial(changes_in_worktree, folder.parent.parent, shown)
+        key = shown.issue_id, shown.attempt
+        changes = self._changes.of(key, work, seconds=DIFF_SECONDS) if shown.running else ""
         pin = Pin(
             shown.issue_id, "", shown.attempt, shown.worker_id, None, shown.row.get("at") or None
         )
@@ -198,14 +200,10 @@ class LogTail:
         nothing = "nothing printed yet" if shown.running else "it printed nothing"
         title = f"{shown.title}: {path.name if lines else nothing}"
         if self._file is None:
-            return ShownLog(title, changes=changes)
+            return ShownLog(title, changes=changes or "")
         times = ["" if at is None else clock(at) for at in self._file.times]
         times += [""] * (len(lines) - len(times))
-        return ShownLog(title, lines, self._file.first, changes, times=times)
-
-    def _changed(self, shown: ShownAttempt, state_directory: Path) -> str:
-        work = partial(changes_in_worktree, state_directory, shown)
-        return self._changes.of((shown.issue_id, shown.attempt), work, seconds=DIFF_SECONDS) or ""
+        return ShownLog(title, lines, self._file.first, changes or "", times=times)
 
     @property
     def path(self) -> Path | None:
