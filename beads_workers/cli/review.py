@@ -80,14 +80,14 @@ def diff(
 
 def _record(directory: Path, issue: str) -> WorktreeRecord:
     """Return the record of the issue's newest worktree; raise ``CommandError`` without one."""
+    from beads_workers.views.attempt import worktree_of
     from beads_workers.worktrees.records import Records
 
-    records = Records(directory)
-    found = [each for each in records.all() if each.issue_id == issue]
-    if not found:
+    found = worktree_of(Records(directory), issue)
+    if found is None:
         hint = "'beads-workers branches' lists what earlier attempts left"
         raise CommandError(f"no branch of {printable(issue, 60)} is here", hint, EXIT_UNKNOWN)
-    return max(found, key=records.written_at)
+    return found
 
 
 def _changes(record: WorktreeRecord, *, stat: bool) -> tuple[str, str]:

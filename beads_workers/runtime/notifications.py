@@ -22,6 +22,7 @@ from beads_workers.core.base.settings import NOTIFY_DESKTOP
 from beads_workers.core.records.journal import Entry
 from beads_workers.core.views.snapshot import Board
 from beads_workers.ui.notices import Notice, Notices, environment
+from beads_workers.ui.words import moment
 
 QUEUE_MAX = 20
 """Number of notices that may wait. Further notices are dropped, and noted in the log."""
@@ -146,7 +147,7 @@ class Notifier:
 
     def _start(self, notice: Notice, now: float) -> None:
         argv = argv_of(self._command, notice)
-        self._write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {notice.event}: {notice.text}\n")
+        self._write(f"{moment(time.time())} {notice.event}: {notice.text}\n")
         try:
             self._running = Running(argv, notice, now, self._write, self._limits)
         except OSError as error:

@@ -87,8 +87,9 @@ def diff_lines(state_directory: Path, view: AttemptView, *, runs: bool) -> list[
     return _branch_diff(where, view, tip or _commit(where, f"refs/heads/{view.branch}"), record)
 
 
-def worktree_of(records: Records, issue_id: str, number: int) -> WorktreeRecord | None:
-    """Return the newest worktree of this attempt; it may go on in that of an earlier one."""
+def worktree_of(records: Records, issue_id: str, number: int = 0) -> WorktreeRecord | None:
+    """Return the newest worktree of an issue; ``number``: of this attempt, which may go on in that
+    of an earlier one."""
     mine = (e for e in records.of_issue(issue_id) if e.attempt <= number or not number)
     return max(mine, key=records.written_at, default=None)
 

@@ -1,5 +1,5 @@
-"""When a worktree that has served another commit is fresh: what it was made with, and what a change
-of files means for what the set-up made.
+"""When a worktree that has served another commit counts as fresh: it was made with the same
+settings, and no file has changed on which its set-up depends.
 
 For attempts, which take worktrees that are over or were made ahead (``reuse``), and for gates,
 which keep one for each lane. Source: docs/SEMANTICS.md, "Worktrees".

@@ -67,7 +67,7 @@ def make_free(
             _fill(settings, record)
             reuse.note(settings, records, record)
             if not reuse.is_noted(record):
-                raise NotAhead("it could not be told from a used one")
+                raise NotAhead("what it is like cannot be noted, so that it could be taken")
             records.set_over(record, record.base)
     except GitError as error:
         raise making.CannotPrepare(str(error)) from None
