@@ -32,7 +32,7 @@ def with_options(
     """
 
     def decorate(function: Command) -> Command:
-        own = _own_parameters(function)
+        own = _own_parameters(function, but=("options",))
         named = (*first, *last)
         between = [name for name, each in KEYS.items() if command in each.at and name not in named]
         order = [name for name in own if name not in named] + [*first, *between, *last]
@@ -50,23 +50,26 @@ def with_options(
     return decorate
 
 
-def with_fields(kind: type, *, before: str) -> Callable[[Command], Command]:
-    """Give a command an option for each field of the dataclass ``kind``, as ``options``.
+def with_fields(**kinds: type) -> Callable[[Command], Command]:
+    """Give a command an option for each field of these dataclasses, after its own parameters.
 
-    A field is annotated like a parameter. The function's own parameters, which all have a default,
-    come before the field ``before``.
+    The function gets one value for each dataclass, by its name here. A field is annotated like a
+    parameter.
     """
 
     def decorate(function: Command) -> Command:
-        own, shared = _own_parameters(function), _own_parameters(kind)
-        at = list(shared).index(before)
-        names = [*list(shared)[:at], *own, *list(shared)[at:]]
+        own = _own_parameters(function, but=tuple(kinds))
+        groups = {name: _own_parameters(kind) for name, kind in kinds.items()}
 
         def call(**values: Any) -> None:
-            options = kind(**{name: values.pop(name) for name in shared})
-            function(**values, options=options)
+            made = {
+                name: kinds[name](**{field: values.pop(field) for field in fields})
+                for name, fields in groups.items()
+            }
+            function(**values, **made)
 
-        return _with_parameters(call, function, [(own | shared)[name] for name in names])
+        fields = [each for group in groups.values() for each in group.values()]
+        return _with_parameters(call, function, [*own.values(), *fields])
 
     return decorate
 
@@ -81,12 +84,14 @@ def _with_parameters(
     return call
 
 
-def _own_parameters(function: Command | type) -> dict[str, inspect.Parameter]:
+def _own_parameters(
+    function: Command | type, but: Sequence[str] = ()
+) -> dict[str, inspect.Parameter]:
     hints = get_type_hints(function, include_extras=True)
     return {
         name: each.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
         for name, each in inspect.signature(function).parameters.items()
-        if name != "options"
+        if name not in but
     }
 
 

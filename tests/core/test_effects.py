@@ -9,7 +9,7 @@ from beads_workers.core.schedule.effects import Timers
 
 
 def test_what_is_due_comes_earliest_first_and_once() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.set("late", 3.0)
     timers.set("early", 1.0)
     timers.set("far", 9.0)
@@ -18,7 +18,7 @@ def test_what_is_due_comes_earliest_first_and_once() -> None:
 
 
 def test_setting_again_moves_it_in_both_directions() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.set("a", 5.0)
     timers.set("a", 9.0)
     assert timers.due(6.0) == [] and timers.deadline() == 9.0
@@ -27,7 +27,7 @@ def test_setting_again_moves_it_in_both_directions() -> None:
 
 
 def test_set_earlier_never_puts_off() -> None:
-    timers = Timers()
+    timers = Timers[str]()
     timers.set_earlier("a", 5.0)
     timers.set_earlier("a", 9.0)
     assert timers.deadline() == 5.0
@@ -40,7 +40,7 @@ def test_set_earlier_never_puts_off() -> None:
 def test_it_does_what_a_plain_dictionary_would(
     steps: list[tuple[str, int | None]], now: int
 ) -> None:
-    timers, model = Timers(), dict[str, int]()
+    timers, model = Timers[str](), dict[str, int]()
     for key, at in steps:
         if at is None:
             timers.cancel(key)

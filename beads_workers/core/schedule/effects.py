@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 import zlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
 
 from beads_workers.core.base import limits
 from beads_workers.core.base.model import value
@@ -16,15 +17,18 @@ from beads_workers.core.schedule.commands import Command, Write
 # Deadlines by key. The core is told the time; it only remembers what is due when.
 
 
-class Timers:
+K = TypeVar("K", bound=Hashable)
+
+
+class Timers(Generic[K]):
     """At most one deadline for a key; setting it again moves it. Seconds on the monotonic clock."""
 
     def __init__(self) -> None:
-        self._due: dict[Hashable, float] = {}
-        self._heap: list[tuple[float, int, Hashable]] = []
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
         self._pushed = 0
 
-    def set(self, key: Hashable, at: float) -> None:
+    def set(self, key: K, at: float) -> None:
         """Set the key's deadline to ``at``, whatever was set before."""
         self._due[key] = at
         self._pushed += 1
@@ -34,21 +38,28 @@ class Timers:
             self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
-    def set_earlier(self, key: Hashable, at: float) -> None:
+    def set_earlier(self, key: K, at: float) -> None:
         """Set the key's deadline to ``at`` unless the key is due sooner."""
         if at < self._due.get(key, float("inf")):
             self.set(key, at)
 
-    def cancel(self, key: Hashable) -> None:
+    def cancel(self, key: K) -> None:
         """Forget the key's deadline; a key that is not set is ignored."""
         self._due.pop(key, None)
 
-    def at(self, key: Hashable) -> float | None:
+    def at(self, key: K) -> float | None:
         """Return when this key is due; None if it is not set."""
         return self._due.get(key)
 
-    def __contains__(self, key: Hashable) -> bool:
+    def __contains__(self, key: K) -> bool:
         return key in self._due
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def __iter__(self) -> Iterator[K]:
+        """Yield the keys that are set, earliest first."""
+        return iter(sorted(self._due, key=self._due.__getitem__))
 
     def deadline(self) -> float | None:
         """Return when the next key is due; None if no key is set."""
@@ -56,9 +67,9 @@ class Timers:
             heapq.heappop(self._heap)  # This entry was cancelled, or moved since.
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now: float) -> list[Hashable]:
+    def due(self, now: float) -> list[K]:
         """Return the keys that are due by now, earliest first, and forget them."""
-        keys: list[Hashable] = []
+        keys: list[K] = []
         while (at := self.deadline()) is not None and at <= now:
             _, _, key = heapq.heappop(self._heap)
             del self._due[key]
@@ -91,7 +102,7 @@ class Effects:
         """``epoch``: the wall clock at ``now``; ``boot``: as in ``at``."""
         self.now = now
         self.boot = now if boot is None else boot
-        self.timers = Timers()
+        self.timers = Timers[Hashable]()
         self.issues = Issues()
         self.epoch = epoch
         self._boot_epoch = epoch - self.boot

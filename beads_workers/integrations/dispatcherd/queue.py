@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from beads_workers.core.base.model import IssueId
+from beads_workers.core.schedule.effects import Timers
 from beads_workers.integrations.dispatcherd.wire import OnDuplicate, TaskCall
 
 # --- entries -------------------------------------------------------------------------------------
@@ -166,8 +166,8 @@ class TaskQueue:
         self._requeued: dict[IssueId, QueuedTask] = {}
         """Tasks that were taken and requeued: they go before all others."""
         self._taken: dict[IssueId, QueuedTask] = {}
-        self._delayed: list[tuple[float, int, QueuedTask]] = []
-        self._delayed_count = 0
+        self._delayed = Timers[QueuedTask]()
+        """The tasks whose delay is not over."""
         self._blocked_count = 0
         self._duplicates = Duplicates()
         self._bytes = 0
@@ -212,8 +212,7 @@ class TaskQueue:
             self._admit(entry)
             return
         entry.place = TaskPosition.DELAYED
-        self._delayed_count += 1
-        heapq.heappush(self._delayed, (now + left, entry.number, entry))
+        self._delayed.set(entry, now + left)
 
     def restore(self, entries: Iterable[QueuedTask], last: int) -> None:
         """Add the tasks that an earlier run left, oldest first, and its last number."""
@@ -232,15 +231,12 @@ class TaskQueue:
 
     def deadline(self) -> float | None:
         """Return when ``on_deadline`` is due."""
-        return self._delayed[0][0] if self._delayed else None
+        return self._delayed.deadline()
 
     def on_deadline(self, now: float) -> None:
         """Queue or block the tasks whose delay is over."""
-        while self._delayed and self._delayed[0][0] <= now:
-            _, _, entry = heapq.heappop(self._delayed)
-            if entry.place is TaskPosition.DELAYED:
-                self._delayed_count -= 1
-                self._admit(entry)
+        for entry in self._delayed.due(now):
+            self._admit(entry)
 
     # --- what the fleet does ----------------------------------------------------------------------
 
@@ -302,7 +298,7 @@ class TaskQueue:
     @property
     def later_count(self) -> int:
         """Number of tasks that will be queued later by themselves."""
-        return self._delayed_count + self._blocked_count + len(self._early)
+        return len(self._delayed) + self._blocked_count + len(self._early)
 
     def find(self, issue_id: IssueId) -> QueuedTask | None:
         """Return a task that is not over, or None."""
@@ -318,7 +314,7 @@ class TaskQueue:
         yield from self._duplicates.blocked()
         yield from self._requeued.values()
         yield from self._queued.values()
-        yield from (e for _, _, e in sorted(self._delayed) if e.place is TaskPosition.DELAYED)
+        yield from self._delayed
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -349,7 +345,7 @@ class TaskQueue:
     def _remove(self, entry: QueuedTask) -> None:
         match entry.place:
             case TaskPosition.DELAYED:
-                self._delayed_count -= 1
+                self._delayed.cancel(entry)
             case TaskPosition.BLOCKED:
                 self._blocked_count -= 1
                 self._duplicates.unblock(entry)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from beads_workers.core.base.model import value
+from beads_workers.core.schedule.effects import Timers
 from beads_workers.integrations.hero.wire import HeroJob
 
 PREFETCH_MAX = 1_000
@@ -45,7 +46,6 @@ class BufferedJob:
     number: int
     standing: JobStanding = JobStanding.READY
     waits_for: set[str] = field(default_factory=set)
-    not_before: float = 0.0
     # Somebody wants the job stopped.
     stopped: bool = False
     # Others have the job now, and our work on it is in vain.
@@ -77,7 +77,7 @@ class LocalBuffer:
         self._kept: dict[str, BufferedJob] = {}
         self._number = 0
         self._ready: list[tuple[int, str]] = []
-        self._cooling: list[tuple[float, str]] = []
+        self._cooling = Timers[BufferedJob]()
         self._heads: dict[str, str] = {}
         self._behind: dict[str, deque[str]] = {}
         self._waited_for: dict[str, set[str]] = {}
@@ -158,32 +158,25 @@ class LocalBuffer:
         """Delay another attempt until then; the job's context is free meanwhile."""
         self._free_context(kept)
         self._stand(kept, JobStanding.COOLING)
-        kept.not_before = until
-        heapq.heappush(self._cooling, (until, kept.job.id))
+        self._cooling.set(kept, until)
 
     def rest(self, kept: BufferedJob, until: float) -> None:
         """Ask for the job's context again at that time: others use it. The job keeps its turn."""
         self._stand(kept, JobStanding.COOLING)
-        kept.not_before = until
-        heapq.heappush(self._cooling, (until, kept.job.id))
+        self._cooling.set(kept, until)
 
     # --- time and others ------------------------------------------------------------------------
 
     def deadline(self) -> float | None:
         """Return when ``warm_up`` is due."""
-        return self._cooling[0][0] if self._cooling else None
+        return self._cooling.deadline()
 
     def warm_up(self, now: float) -> bool:
         """End the delays that are over; return whether some jobs may begin now."""
-        some = False
-        while self._cooling and self._cooling[0][0] <= now:
-            until, job_id = heapq.heappop(self._cooling)
-            kept = self._kept.get(job_id)
-            cooling = kept is not None and kept.standing is JobStanding.COOLING
-            if kept is not None and cooling and kept.not_before == until:
-                self._line_up(kept)
-                some = True
-        return some
+        warm = self._cooling.due(now)
+        for kept in warm:
+            self._line_up(kept)
+        return bool(warm)
 
     def unmet(self) -> list[str]:
         """Return the ids of all jobs that some job here waits for."""
@@ -224,6 +217,7 @@ class LocalBuffer:
                 if not waiting:
                     del self._waited_for[other]
         self.doomed.pop(kept.job.id, None)
+        self._cooling.cancel(kept)
         self._count[kept.standing] -= 1
         del self._kept[kept.job.id]
 
@@ -241,6 +235,7 @@ class LocalBuffer:
     # --- inside ---------------------------------------------------------------------------------
 
     def _stand(self, kept: BufferedJob, standing: JobStanding) -> None:
+        self._cooling.cancel(kept)
         self._count[kept.standing] -= 1
         self._count[standing] += 1
         kept.standing = standing

@@ -46,29 +46,34 @@ def seconds(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url", metavar="URL", help=f"redis://HOST/DB; else ${URL_VARIABLE}, or [hero] url."
-    ),
-]
-Naming = Annotated[
-    str | None, typer.Option("--naming", metavar="NAME", help="text, later, or cluster.")
-]
 WorkerId = Annotated[
     str | None,
     typer.Option(
         "--worker", metavar="ID", help="The worker that owns the queue; default [hero] worker."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-Patience = Annotated[
-    float,
-    typer.Option(
-        "--patience", parser=seconds, metavar="DURATION", help="For a Redis that is away."
-    ),
-]
-PATIENCE_DEFAULT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RedisOptions:
+    """Options of every command: which Redis, and how to answer."""
+
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help=f"redis://HOST/DB; else ${URL_VARIABLE}, or [hero] url."
+        ),
+    ] = None
+    naming: Annotated[
+        str | None, typer.Option("--naming", metavar="NAME", help="text, later, or cluster.")
+    ] = None
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience", parser=seconds, metavar="DURATION", help="For a Redis that is away."
+        ),
+    ] = 10.0
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +93,7 @@ class HeroAccess:
 
 
 @contextlib.contextmanager
-def opened(
-    url: str | None, naming: str | None, worker: str | None, patience: float
-) -> Iterator[HeroAccess]:
+def opened(redis: RedisOptions, worker: str | None = None) -> Iterator[HeroAccess]:
     """Open a client for the options, or else for the environment and the settings file.
 
     Errors of the Redis and of jobs become ``CommandError``.
@@ -105,17 +108,17 @@ def opened(
     variable = KEYS["trust"].variable
     trusted = {name: text for name, text in os.environ.items() if name == variable}
     resolved = resolve({}, Path.cwd(), trusted)
-    if not url:
+    if not redis.url:
         need_source(resolved)
     table = resolved.options.tables.get("hero") or HeroTable()
     try:
-        place = read_url(url or os.environ.get(URL_VARIABLE) or table.url or URL_DEFAULT)
-        naming = naming or place.options.get("naming") or table.naming
+        place = read_url(redis.url or os.environ.get(URL_VARIABLE) or table.url or URL_DEFAULT)
+        naming = redis.naming or place.options.get("naming") or table.naming
         keys = keys_of(naming, table.keys)
     except ValueError as error:
         raise CommandError(str(error), exit_code=EXIT_USAGE) from None
     whose = worker or place.options.get("worker") or table.worker
-    with HeroClient(place.address, keys, patience) as client, client_errors():
+    with HeroClient(place.address, keys, redis.patience) as client, client_errors():
         yield HeroAccess(client, whose, table)
 
 
@@ -150,17 +153,15 @@ FOLLOW_SECONDS = 0.2
 LIST_DEFAULT = 100
 
 
+@with_fields(redis=RedisOptions)
 def list_jobs(
+    redis: RedisOptions,
     wanted: Annotated[
         str | None,
         typer.Option("--status", metavar="STATE", help="dispatched, started, finished, error."),
     ] = None,
-    worker: WorkerId = None,
     limit: Annotated[int, typer.Option("-n", "--limit", min=0)] = LIST_DEFAULT,
-    url: Url = None,
-    naming: Naming = None,
-    patience: Patience = PATIENCE_DEFAULT,
-    as_json: Json = False,
+    worker: WorkerId = None,
 ) -> None:
     """List jobs, the newest first, and count them by state.
 
@@ -172,7 +173,7 @@ def list_jobs(
     if wanted is not None and wanted not in (known := [state.value for state in JobStatus]):
         raise CommandError(f"no such state: {printable(wanted)}", ", ".join(known), EXIT_USAGE)
     counts: Counter[str] = Counter({state.value: 0 for state in JobStatus})
-    with opened(url, naming, None, patience) as access:
+    with opened(redis) as access:
         found = (
             row
             for row in access.client.rows()
@@ -185,7 +186,7 @@ def list_jobs(
         )
         for _ in found:
             pass  # With a limit of 0, ``nlargest`` has looked at nothing.
-    if as_json:
+    if redis.as_json:
         rows = [row_object(row) for row in newest]
         print(json_line({"jobs": rows, "total": sum(counts.values()), "by_status": counts}))
         return
@@ -194,13 +195,11 @@ def list_jobs(
     print(summary(counts, len(newest)), file=sys.stderr)
 
 
+@with_fields(redis=RedisOptions)
 def status(
+    redis: RedisOptions,
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB...]")] = None,
     worker: WorkerId = None,
-    url: Url = None,
-    naming: Naming = None,
-    patience: Patience = PATIENCE_DEFAULT,
-    as_json: Json = False,
 ) -> None:
     """Show everything about jobs, or how long a queue is.
 
@@ -208,35 +207,33 @@ def status(
     """
     from beads_workers.integrations.hero.view import as_object, details
 
-    with opened(url, naming, worker, patience) as access:
+    with opened(redis, worker) as access:
         if not jobs:
             named = access.named_worker()
             queued, stops = access.client.depths(named)
-            if as_json:
+            if redis.as_json:
                 print(json_line({"worker": named, "queued": queued, "stop_requests": stops}))
             else:
                 waiting = f"{counted(queued, 'job')} queued, {counted(stops, 'stop request')}"
                 print(f"{printable(named)}: {waiting}")
             return
         found = [access.client.get(job_id) for job_id in jobs]
-    if as_json:
+    if redis.as_json:
         print(json_line({"jobs": [as_object(job) for job in found]}))
         return
     for number, job in enumerate(found):
         print("\n".join([""] * bool(number) + list(details(job))))
 
 
+@with_fields(redis=RedisOptions)
 def stop(
+    redis: RedisOptions,
     jobs: Annotated[list[str], typer.Argument(metavar="JOB...")],
     wait: Annotated[
         float | None,
         typer.Option("--wait", parser=seconds, metavar="DURATION", help="For its end, so long."),
     ] = None,
     worker: WorkerId = None,
-    url: Url = None,
-    naming: Naming = None,
-    patience: Patience = PATIENCE_DEFAULT,
-    as_json: Json = False,
 ) -> None:
     """Ask for the end of jobs, whether they run or are queued.
 
@@ -244,10 +241,10 @@ def stop(
     """
     from beads_workers.integrations.hero.view import as_object
 
-    with opened(url, naming, worker, patience) as access:
+    with opened(redis, worker) as access:
         before = _each(access, jobs, access.client.stop)
         after = before if wait is None else [waited(access.client, each, wait) for each in jobs]
-    if as_json:
+    if redis.as_json:
         asked = [job.id for job in before if not job.status.is_final]
         print(json_line({"asked": asked, "jobs": [as_object(job) for job in after]}))
         return
@@ -261,21 +258,19 @@ def stop(
             print(f"{name} ended: {now.status.value} {printable(now.error or '', 200)}".rstrip())
 
 
+@with_fields(redis=RedisOptions)
 def retry(
+    redis: RedisOptions,
     jobs: Annotated[list[str], typer.Argument(metavar="JOB...")],
     worker: WorkerId = None,
-    url: Url = None,
-    naming: Naming = None,
-    patience: Patience = PATIENCE_DEFAULT,
-    as_json: Json = False,
 ) -> None:
     """Have jobs run once more that have ended, with all of their attempts.
 
     One that has not ended stays as it is.
     """
-    with opened(url, naming, worker, patience) as access:
+    with opened(redis, worker) as access:
         before = _each(access, jobs, access.client.retry)
-    if as_json:
+    if redis.as_json:
         print(json_line({"queued": [job.id for job in before if job.status.is_final]}))
         return
     for was in before:
@@ -296,7 +291,9 @@ def _each(access: HeroAccess, jobs: list[str], act: Callable[[str, str], HeroJob
         raise CommandError(printable(str(error), 600), "--worker ID", EXIT_USAGE) from None
 
 
+@with_fields(redis=RedisOptions)
 def logs(
+    redis: RedisOptions,
     job: Annotated[str, typer.Argument(metavar="JOB")],
     lines: Annotated[
         int | None, typer.Option("-n", "--lines", min=0, help="The last ones.")
@@ -305,10 +302,6 @@ def logs(
     log_root: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder of the logs; default [hero] log_root.")
     ] = None,
-    url: Url = None,
-    naming: Naming = None,
-    patience: Patience = PATIENCE_DEFAULT,
-    as_json: Json = False,
 ) -> None:
     """Show the log of a job.
 
@@ -317,7 +310,7 @@ def logs(
     from beads_workers.core.base.redaction import UnsafePath
     from beads_workers.integrations.hero.client import JobLog
 
-    with opened(url, naming, None, patience) as access:
+    with opened(redis) as access:
         found = access.client.get(job)
         root = log_root or (access.table.log_root.path if access.table.log_root else "")
         name = printable(job, 200)
@@ -330,7 +323,7 @@ def logs(
         where = printable(found.log_path, 200)
         try:
             with JobLog(root, found.log_path) as log:
-                _show_log(access.client, job, log, lines, follow=follow, as_json=as_json)
+                _show_log(access.client, job, log, lines, follow=follow, as_json=redis.as_json)
         except UnsafePath as error:
             hint = f"only what is below {printable(root)} is read"
             raise CommandError(f"{where} is not read: {error}", hint) from None
@@ -386,46 +379,40 @@ def waited(client: HeroClient, job_id: str, patience: float | None) -> HeroJob:
 
 HELP = "Hand in Hero jobs in a Redis, wait for them, stop them."
 
-ScriptFile = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="The script; default stdin.")
-]
-ScriptText = Annotated[str | None, typer.Option("-e", "--script", help="The script itself.")]
-JobId = Annotated[str | None, typer.Option("--id", help="Default: a new UUID.")]
-Caller = Annotated[str | None, typer.Option(help="The caller; default you at this machine.")]
-Context = Annotated[str, typer.Option(help="The context of the fleet that runs it.")]
-Timeout = Annotated[
-    float | None, typer.Option(parser=seconds, metavar="DURATION", help="Of one attempt.")
-]
-Retries = Annotated[int, typer.Option(min=0, max=1000, help="Attempts after the first.")]
-Concurrent = Annotated[bool, typer.Option("--concurrent", help="Others may run beside it.")]
-LogPath = Annotated[str | None, typer.Option(metavar="PATH", help="Below the fleet's log_root.")]
-Env = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME[=VALUE]", help="A variable for it; without a value, as it is here."),
-]
-After = Annotated[list[str] | None, typer.Option(metavar="ID", help="A job to finish before it.")]
-
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """Options of ``submit`` and ``run``: the job, and the Redis that it goes to."""
+    """The job of ``submit`` and ``run``."""
 
-    file: ScriptFile = None
-    script: ScriptText = None
-    job_id: JobId = None
-    caller: Caller = None
-    context: Context = ""
-    timeout: Timeout = None
-    retries: Retries = 0
-    concurrent: Concurrent = False
-    log_path: LogPath = None
-    env: Env = None
-    after: After = None
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="The script; default stdin.")
+    ] = None
+    script: Annotated[str | None, typer.Option("-e", "--script", help="The script itself.")] = None
+    job_id: Annotated[str | None, typer.Option("--id", help="Default: a new UUID.")] = None
+    caller: Annotated[str | None, typer.Option(help="The caller; default you at this machine.")] = (
+        None
+    )
+    context: Annotated[str, typer.Option(help="The context of the fleet that runs it.")] = ""
+    timeout: Annotated[
+        float | None, typer.Option(parser=seconds, metavar="DURATION", help="Of one attempt.")
+    ] = None
+    retries: Annotated[int, typer.Option(min=0, max=1000, help="Attempts after the first.")] = 0
+    concurrent: Annotated[bool, typer.Option("--concurrent", help="Others may run beside it.")] = (
+        False
+    )
+    log_path: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Below the fleet's log_root.")
+    ] = None
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=VALUE]", help="A variable for it; without a value, as it is here."
+        ),
+    ] = None
+    after: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="A job to finish before it.")
+    ] = None
     worker: WorkerId = None
-    url: Url = None
-    naming: Naming = None
-    patience: Patience = PATIENCE_DEFAULT
-    as_json: Json = False
 
 
 def register(app: typer.Typer) -> None:
@@ -442,9 +429,10 @@ def register(app: typer.Typer) -> None:
     group.command("logs", epilog=example + "logs JOB -f")(logs)
 
 
-@with_fields(JobOptions, before="job_id")
+@with_fields(options=JobOptions, redis=RedisOptions)
 def submit(
     options: JobOptions,
+    redis: RedisOptions,
     batch: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Jobs as JSON Lines instead; - is stdin."),
@@ -456,14 +444,14 @@ def submit(
     """
     from beads_workers.integrations.hero import view
 
-    with opened(options.url, options.naming, options.worker, options.patience) as access:
+    with opened(redis, options.worker) as access:
         jobs = (
             view.batch(batch, access.worker)
             if batch
             else [_typed_job(options, access.named_worker())]
         )
         ids = access.client.submit(jobs)
-    if options.as_json:
+    if redis.as_json:
         print(json_line({"submitted": len(ids), "job_ids": ids}))
     elif batch:
         print(f"submitted {counted(len(ids), 'job')}")
@@ -471,9 +459,10 @@ def submit(
         print(printable(ids[0]))
 
 
-@with_fields(JobOptions, before="job_id")
+@with_fields(options=JobOptions, redis=RedisOptions)
 def run(
     options: JobOptions,
+    redis: RedisOptions,
     wait: Annotated[
         float | None,
         typer.Option("--wait", parser=seconds, metavar="DURATION", help="Default: for ever."),
@@ -485,12 +474,12 @@ def run(
     """
     from beads_workers.integrations.hero.view import print_output
 
-    with opened(options.url, options.naming, options.worker, options.patience) as access:
+    with opened(redis, options.worker) as access:
         job = _typed_job(options, access.named_worker())
         (made,) = access.client.submit([job])
         ended = waited(access.client, made, wait)
-    failed = _ended(ended, as_json=options.as_json)
-    if not options.as_json:
+    failed = _ended(ended, as_json=redis.as_json)
+    if not redis.as_json:
         print_output(ended.output or "")
     if failed:
         raise failed

@@ -289,7 +289,7 @@ class ExecutorProcess:
         self._version = version
         self._flights: dict[int, _Flight] = {}
         self._suspects = Suspects()
-        self._timers = Timers()
+        self._timers = Timers[_Timer | _StillAlive]()
         self._out: list[Command] = []
         self._was_up = False
         self._failed_starts = 0

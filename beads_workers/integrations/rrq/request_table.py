@@ -182,7 +182,7 @@ class RequestTable:
         self._by_request: dict[str, Unanswered] = {}
         self._waiting: dict[IssueId, Unanswered] = {}
         self._taken: dict[IssueId, Unanswered] = {}
-        self._timers = Timers()
+        self._timers = Timers[Unanswered]()
         self._count = 0
         self._bytes = 0
         self._ending = False
@@ -245,7 +245,6 @@ class RequestTable:
     def on_deadline(self, now: float) -> None:
         """Answer and end the requests whose deadline has passed."""
         for unanswered in self._timers.due(now):
-            assert isinstance(unanswered, Unanswered)
             self._time_out(unanswered)
 
     def finish(self) -> None:
