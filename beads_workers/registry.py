@@ -70,7 +70,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "scale": "Have more or fewer workers.",
         "release": "Release issues from the fleet, until 'retry'; or from nobody's hands.",
     },
-    "cli.asking": {
+    "cli.control_requests": {
         "pause": "Hand out nothing new; what runs goes on.",
         "resume": "Go on after a pause.",
     },

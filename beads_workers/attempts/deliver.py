@@ -18,8 +18,8 @@ from beads_workers.attempts.work import CannotCommit, Workplace
 from beads_workers.core.base.model import OutcomeKind
 from beads_workers.core.records.assignment import AttemptAnswer, not_kept, to_fields
 from beads_workers.core.records.receipts import Receipt
-from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import GitError, GitNoAnswer
+from beads_workers.worktrees.orders import Preparation, read_preparation
 
 
 def deliver(asked: Preparation, title: str) -> AttemptAnswer:

@@ -31,7 +31,7 @@ from beads_workers.worktrees.git import (
     rows,
 )
 from beads_workers.worktrees.landed import LANDING
-from beads_workers.worktrees.loose import is_checked_out, loose_ref
+from beads_workers.worktrees.ref_files import is_checked_out, loose_ref
 
 
 class DoesNotFit(Exception):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from beads_workers.attempts.git_calls import Git
 from beads_workers.worktrees import programs
+from beads_workers.worktrees.branch_movers import moves
 from beads_workers.worktrees.git import BRANCHES, OWN_REFS, row_format, rows
 from beads_workers.worktrees.landed import LANDING, WHY
-from beads_workers.worktrees.loose import all_refs
-from beads_workers.worktrees.movers import moves
 from beads_workers.worktrees.records import REFS_FILE
+from beads_workers.worktrees.ref_files import all_refs
 
 STASH = "refs/stash"
 OWN = (f"refs/heads/{BRANCHES}/", f"{OWN_REFS}/", "refs/remotes/")

@@ -36,7 +36,7 @@ from beads_workers.core.base.text import some
 from beads_workers.core.records.landing import FILES_NAMED
 from beads_workers.core.records.receipts import Receipt
 from beads_workers.executors.files import branch_part
-from beads_workers.worktrees import git, loose, movers, submodules
+from beads_workers.worktrees import branch_movers, git, ref_files, submodules
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING
 from beads_workers.worktrees.programs import EXCLUDE, EXCLUDE_KEPT, changed
 from beads_workers.worktrees.records import REFS_FILE, WorktreeRecord, run_of
@@ -229,12 +229,14 @@ class Workplace:
             return ""
         directory, common = self._git_directory(), self._common()
         refs = [ref for ref in refs_now(self._git, directory) if ref.startswith(f"{LANDING}/")]
-        found = movers.moved_by(common, (directory, Path(self._asked_places()[2])), refs, since)
+        found = branch_movers.moved_by(
+            common, (directory, Path(self._asked_places()[2])), refs, since
+        )
         if found is None:
             return ""
-        name = movers.name_of(self.run_id, self.issue_id, self.attempt)
-        git.git(str(common), "update-ref", f"{movers.TRESPASSED}/{name}", found[1].commit)
-        return movers.trespass_text(found[0].removeprefix("refs/heads/"), found[1].commit)
+        name = branch_movers.name_of(self.run_id, self.issue_id, self.attempt)
+        git.git(str(common), "update-ref", f"{branch_movers.TRESPASSED}/{name}", found[1].commit)
+        return branch_movers.trespass_text(found[0].removeprefix("refs/heads/"), found[1].commit)
 
     def status(
         self, good: tuple[int, ...] = (0,)
@@ -691,7 +693,7 @@ class Workplace:
 
     def _asked_places(self) -> tuple[str, str, str]:
         if self._places is None and self.own:
-            self._places = loose.places(Path(self.folder))
+            self._places = ref_files.places(Path(self.folder))
         if self._places is None:
             asked = git.questions("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
             own, common, top = git.answers(self._git(*asked), 3)

@@ -16,7 +16,7 @@ from beads_workers.core.base.model import value
 from beads_workers.core.base.settings import Landing, Worktrees
 from beads_workers.core.base.text import printable
 from beads_workers.core.records.landing import FILES_NAMED
-from beads_workers.landing.train import Builder, Conflict, Follow, Objects, TrackerFiles
+from beads_workers.landing.scratch_merges import Builder, Conflict, Follow, Objects, TrackerFiles
 from beads_workers.worktrees.git import git
 from beads_workers.worktrees.making import base_of
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads

@@ -26,7 +26,7 @@ from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import SOCKET_PATH_MAX, RunDirectory
 from beads_workers.runtime.sockets import dead_sockets
 from beads_workers.runtime.trust import PROBE, Untrusted, check_state
-from beads_workers.worktrees.tracked import check_untracked
+from beads_workers.worktrees.tracked_state import check_untracked
 
 TMP = Path("/tmp")
 """Folder of worker sockets, as the protocol demands, regardless of TMPDIR."""

@@ -180,8 +180,8 @@ def patterns_without_files(worktrees: Worktrees) -> list[Check]:
 
 def of_another_place(worktrees: Worktrees) -> Check | None:
     """Warn of worktrees that point to where the project was before it was moved."""
-    from beads_workers.worktrees.moved import moved
     from beads_workers.worktrees.records import Records
+    from beads_workers.worktrees.relocation import moved
 
     found = moved(Records(Path(worktrees.state_directory)), worktrees.common)
     if not found:

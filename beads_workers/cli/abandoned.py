@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from beads_workers.cli.asked_tracker import open_tracker
+from beads_workers.cli.tracker_access import open_tracker
 from beads_workers.cli.trust import refuse_hooks
 from beads_workers.cli.why import Scheduler
 from beads_workers.core.base.model import FLEETS, IssueId

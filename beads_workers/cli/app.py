@@ -96,7 +96,9 @@ def _main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # Not an error: the help text, as no command was given.
             sys.exit(error.exit_code)
-        from beads_workers.cli.meant import explained  # Imported here: most calls have no mistake.
+        from beads_workers.cli.suggestions import (
+            explained,  # Imported here: most calls have no mistake.
+        )
 
         _fail(*explained(error, sys.argv[1:]), error.exit_code)
     except KeyboardInterrupt:

@@ -39,7 +39,7 @@ def build(arguments: list[str]) -> typer.Typer:
         for each in app.registered_commands:
             each.cls = each.cls if each.cls and issubclass(each.cls, LaidOut) else LaidOut
             if called in DECIDING:
-                from beads_workers.cli.deciding import for_persons
+                from beads_workers.cli.attempt_refusal import for_persons
 
                 each.cls = for_persons(each.cls)
         for group in app.registered_groups:

@@ -23,7 +23,7 @@ from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER
 from beads_workers.ui.backlog import IssueBacklog, as_json, backlog, grouped, lines, titles_of
 from beads_workers.ui.words import State
-from beads_workers.views.beside import Beside
+from beads_workers.views.background import Beside
 
 if TYPE_CHECKING:
     from beads_workers.ui.viewer import Fields

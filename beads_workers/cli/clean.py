@@ -82,8 +82,8 @@ def clean(
     from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sockets import dead_sockets
     from beads_workers.worktrees.git import unlock_all
-    from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
+    from beads_workers.worktrees.relocation import lead_back
     from beads_workers.worktrees.removal import clean as clean_worktrees
     from beads_workers.worktrees.sweep import delete_all, given_up
 

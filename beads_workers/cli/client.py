@@ -78,7 +78,7 @@ def believed(path: Path) -> Path:
 
     owned(lambda: check_state(path, Path.cwd()))
     if is_in_index(path):
-        from beads_workers.worktrees.tracked import check_untracked
+        from beads_workers.worktrees.tracked_state import check_untracked
 
         owned(lambda: check_untracked(path))
     return path

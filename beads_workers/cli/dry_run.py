@@ -14,10 +14,10 @@ from beads_workers.attempts.delivered import delivered_by_us
 from beads_workers.attempts.prompts import first_prompt
 from beads_workers.checks.contents import submodules
 from beads_workers.checks.rules import Check
-from beads_workers.cli.asked_tracker import open_tracker
 from beads_workers.cli.checking import to_json
 from beads_workers.cli.preparation import shown_place
 from beads_workers.cli.shown_work import shown_command
+from beads_workers.cli.tracker_access import open_tracker
 from beads_workers.core.base import limits
 from beads_workers.core.base.model import IssueId, Job, ListedIssue, value
 from beads_workers.core.base.plans import Plan

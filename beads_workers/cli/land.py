@@ -61,7 +61,7 @@ def land(
     Those whose last attempt succeeded; a branch that is named lands however its attempt ended.
     """
     from beads_workers.cli.preparation import check_gate
-    from beads_workers.landing.left import states
+    from beads_workers.landing.left_branches import states
 
     directory = find_state_directory(state_dir)
     settings, tracker = _settings(
@@ -120,7 +120,7 @@ def land(
 def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     """List the branches that earlier runs left, in the order in which they land."""
     from beads_workers.agents.planted import WATCHED
-    from beads_workers.landing.left import left_branches, states
+    from beads_workers.landing.left_branches import left_branches, states
     from beads_workers.worktrees.reuse import kept
 
     directory = find_state_directory(state_dir)
@@ -204,13 +204,13 @@ def _settings(
 
     ``runs``: the command runs something, so the project's lines have to be trusted.
     """
-    from beads_workers.cli.asked_tracker import settings_here, settings_to_write
     from beads_workers.cli.config import resolve
     from beads_workers.cli.preparation import find_landing, find_worktrees
+    from beads_workers.cli.tracker_access import settings_here, settings_to_write
     from beads_workers.cli.trust import refuse_untrusted, settle
     from beads_workers.options import TRUST_ALL, given
-    from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
+    from beads_workers.worktrees.relocation import lead_back
 
     typed = given({"verify": verify, "trust": TRUST_ALL if trust else None})
     if runs:
@@ -266,7 +266,7 @@ def _commit_left(
 ) -> None:
     """Commit the uncommitted work of commands in runs with ``--no-land``."""
     from beads_workers.attempts.work import CannotCommit, Workplace
-    from beads_workers.landing.left import uncommitted
+    from beads_workers.landing.left_branches import uncommitted
     from beads_workers.worktrees.git import GitError
 
     for record, title in uncommitted(directory, settings.worktrees.common, issues):
@@ -287,7 +287,7 @@ def _commit_left(
 
 
 def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> list[Any]:
-    from beads_workers.landing.left import left_branches, states
+    from beads_workers.landing.left_branches import left_branches, states
 
     repository = _repository(settings)
     found = left_branches(directory, repository, issues)
@@ -304,7 +304,7 @@ def _wanted(directory: Path, settings: LanderSettings, issues: list[str]) -> lis
 def _made_for_here(directory: Path, branch: str, some: list[Any], *, named: bool) -> list[Any]:
     """Leave out branches that were made for another integration branch, and say so; raise
     ``CommandError`` if they were named."""
-    from beads_workers.landing.left import elsewhere
+    from beads_workers.landing.left_branches import elsewhere
 
     of = {left.add.issue_id: elsewhere(directory, branch, left.add.run_id) for left in some}
     for issue_id, found in of.items():
@@ -390,7 +390,7 @@ def _close_note(landed: messages.Landed, settings: LanderSettings) -> str:
 
 def _waits_for(tracker: FleetSettings, issue_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the issues that each of these waits for, according to the tracker."""
-    from beads_workers.cli.asked_tracker import open_tracker
+    from beads_workers.cli.tracker_access import open_tracker
     from beads_workers.core.base.model import IssueId
 
     with open_tracker(tracker, NAME) as source:
@@ -421,7 +421,7 @@ def _settle(
     The next start neither lands these issues nor takes them for done. ``reopened``: issues that may
     be open, because they were undone or a person opened them.
     """
-    from beads_workers.cli.asked_tracker import open_tracker
+    from beads_workers.cli.tracker_access import open_tracker
     from beads_workers.core.base.model import IssueId
     from beads_workers.core.base.source import Action, Result, Settlement
     from beads_workers.runtime.retention import forget
@@ -480,7 +480,7 @@ def _refused(directory: Path) -> dict[str, str]:
 def _taken(directory: Path, named: Sequence[Any]) -> dict[str, str]:
     """Return why branches that were named do not land: a person has closed the issue, put it off,
     or taken it. With ``--no-land``, a run itself has closed what succeeded."""
-    from beads_workers.landing.left import SUCCESS
+    from beads_workers.landing.left_branches import SUCCESS
 
     parked = _parked(directory)
     doubtful = (e for e in named if e.outcome not in (SUCCESS, "") or e.add.issue_id in parked)

@@ -355,7 +355,7 @@ def _tell_events(
 
 def _tidy_worktrees(worktrees: Worktrees, run_id: str) -> dict[str, Any]:
     """Remove the run's worktrees without work; count the worktrees and branches with work."""
-    from beads_workers.landing.left import succeeded
+    from beads_workers.landing.left_branches import succeeded
     from beads_workers.worktrees.removal import left_work, tidy_run
     from beads_workers.worktrees.reuse import keep
 

@@ -20,7 +20,7 @@ from beads_workers.cli.person import signed
 from beads_workers.cli.why import why_lines
 from beads_workers.core.base.text import counted, printable
 from beads_workers.ui import bindings, theme, viewer
-from beads_workers.ui.attempt import about
+from beads_workers.ui.attempt_view import about
 from beads_workers.ui.dashboard import (
     RUN_STYLES,
     draw,
@@ -32,8 +32,8 @@ from beads_workers.ui.dashboard import (
 from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 from beads_workers.ui.wrapping import Wrapping
-from beads_workers.views.attempt import save
-from beads_workers.views.beside import AttemptReader, Beside, LogTail
+from beads_workers.views.attempt_files import save
+from beads_workers.views.background import AttemptReader, Beside, LogTail
 
 # Input: snapshots and keys. Output: frames and requests. The dashboard is a client like any other:
 # if it is slow, stopped or killed, the fleet does not notice.

@@ -81,7 +81,7 @@ def _quarantined(directory: Path, cause: str) -> list[str]:
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
     """Reopen issues in the tracker without a fleet; the next start gives them new attempts."""
-    from beads_workers.cli.asked_tracker import open_tracker, settings_to_write
+    from beads_workers.cli.tracker_access import open_tracker, settings_to_write
     from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.base.model import IssueId
     from beads_workers.core.base.source import Result, reopening

@@ -80,7 +80,7 @@ def diff(
 
 def _record(directory: Path, issue: str) -> WorktreeRecord:
     """Return the record of the issue's newest worktree; raise ``CommandError`` without one."""
-    from beads_workers.views.attempt import worktree_of
+    from beads_workers.views.attempt_files import worktree_of
     from beads_workers.worktrees.records import Records
 
     found = worktree_of(Records(directory), issue)

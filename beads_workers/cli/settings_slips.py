@@ -133,7 +133,7 @@ def _first(table: str) -> str:
 
 
 def _key(key: str) -> str:
-    from beads_workers.cli.meant import OPTIONS
+    from beads_workers.cli.suggestions import OPTIONS
 
     name = key.strip("-").replace("-", "_").lower()
     if name in TYPED:

@@ -109,7 +109,7 @@ def located() -> Iterator[Listable | None]:
         except SourceError as error:
             raise CommandError(printable(str(error)), error.hint, EXIT_TRACKER) from None
     else:
-        from beads_workers.cli.asked_tracker import open_tracker
+        from beads_workers.cli.tracker_access import open_tracker
 
         with open_tracker(settings, "list") as source:
             yield SourceListing(source)

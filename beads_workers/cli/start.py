@@ -374,7 +374,7 @@ def run_start(
     from beads_workers.cli.launch import Launch
 
     launch = None if how.dry_run else Launch()
-    from beads_workers.checks.brought import record
+    from beads_workers.checks.untrusted_lines import record
     from beads_workers.cli.checking import Drawn, check_start
     from beads_workers.cli.config import typed_options
     from beads_workers.cli.preparation import plan_of, planned
@@ -416,8 +416,8 @@ def _repair_worktrees(settings: FleetSettings) -> None:
     found = settings.work.worktrees if settings.work is not None else None
     if found is None:
         return
-    from beads_workers.worktrees.moved import lead_back
     from beads_workers.worktrees.records import Records
+    from beads_workers.worktrees.relocation import lead_back
     from beads_workers.worktrees.sweep import sweep
 
     records = Records(Path(found.state_directory))

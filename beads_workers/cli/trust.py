@@ -14,11 +14,11 @@ from typing import Annotated
 
 import typer
 
-from beads_workers.checks.brought import everything, untrusted, untrusted_hooks
 from beads_workers.checks.conditions.trust import refused
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade
 from beads_workers.checks.trust import store_of, trust
+from beads_workers.checks.untrusted_lines import everything, untrusted, untrusted_hooks
 from beads_workers.cli.arguments import Json
 from beads_workers.cli.config import resolve
 from beads_workers.cli.kinds import kind_said

@@ -59,7 +59,7 @@ def over_here(
 
     ``or_open``: as for ``why_over``. If the tracker cannot be asked, nothing is known.
     """
-    from beads_workers.cli.asked_tracker import open_tracker, settings_here
+    from beads_workers.cli.tracker_access import open_tracker, settings_here
     from beads_workers.core.base.model import IssueId
     from beads_workers.core.base.source import why_over
     from beads_workers.registry import kind_of

@@ -463,7 +463,7 @@ class Server:
         """Return a server on the first free port of these; raise ``OSError``."""
         import secrets
 
-        from beads_workers.cli.web_asked import PageAnswers
+        from beads_workers.cli.web_requests import PageAnswers
         from beads_workers.ui.web import WebServer
 
         directory, shown = self._directory, self.shown

@@ -13,10 +13,10 @@ import typer
 
 from beads_workers.cli import receipts
 from beads_workers.cli.arguments import Json, StateDir
-from beads_workers.cli.asked_tracker import settings_here
 from beads_workers.cli.client import ControlClient, connect, find_state_directory
 from beads_workers.cli.completion import issues
 from beads_workers.cli.receipts import find_receipts
+from beads_workers.cli.tracker_access import settings_here
 from beads_workers.core.base import limits
 from beads_workers.core.base.facts import NO_FLEET, Facts, IssueFacts, facts_of
 from beads_workers.core.base.model import IssueId

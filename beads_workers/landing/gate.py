@@ -41,12 +41,12 @@ from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import GIT_PLACES
-from beads_workers.worktrees import loose, making, programs, submodules
+from beads_workers.worktrees import making, programs, ref_files, submodules
 from beads_workers.worktrees.freshness import changed_files, clear_gone
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
-from beads_workers.worktrees.moved import lead_to
 from beads_workers.worktrees.places import landing_folders
 from beads_workers.worktrees.records import git_directories, led_to
+from beads_workers.worktrees.relocation import lead_to
 from beads_workers.worktrees.sweep import make_writable
 
 NO_VERDICT = (75, 126, 127)
@@ -493,9 +493,9 @@ class GatePlace:
     def _enter(self) -> tuple[Path, str] | None:
         """Return the git directory of the worktree, and its commit; None if there is no
         worktree."""
-        if (found := loose.places(self.path)) is not None:
+        if (found := ref_files.places(self.path)) is not None:
             directory, common, top = found
-            head = loose.loose_ref(Path(directory), "HEAD")
+            head = ref_files.loose_ref(Path(directory), "HEAD")
         if found is None or not head:
             asked = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir", "HEAD")
             try:

@@ -56,12 +56,12 @@ from beads_workers.landing.repository import (
     Unclear,
     landing_folder,
 )
+from beads_workers.landing.scratch_merges import Conflict, Coupled, Follow, Passenger
 from beads_workers.landing.sees.again import LookBeforeTrains
-from beads_workers.landing.train import Conflict, Coupled, Follow, Passenger
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees import git, reuse
-from beads_workers.worktrees.movers import name_of, trespass_text
+from beads_workers.worktrees.branch_movers import name_of, trespass_text
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 from beads_workers.worktrees.programs import pinned
 from beads_workers.worktrees.remote import Refuses, RemoteTrouble

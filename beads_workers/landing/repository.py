@@ -18,7 +18,7 @@ from beads_workers.core.base.settings import Worktrees
 from beads_workers.core.base.text import printable
 from beads_workers.core.records.landing import Add, Into, LanderSettings
 from beads_workers.executors.files import branch_part
-from beads_workers.landing.train import (
+from beads_workers.landing.scratch_merges import (
     COMMITS_MAX,
     Builder,
     Follow,
@@ -28,6 +28,7 @@ from beads_workers.landing.train import (
 )
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees import ledger, places, remote
+from beads_workers.worktrees.branch_movers import TRESPASSED, Movers, last_moved_at, moves, name_of
 from beads_workers.worktrees.git import (
     OWN_REFS,
     GitError,
@@ -54,8 +55,7 @@ from beads_workers.worktrees.landed import (
     still_landed,
 )
 from beads_workers.worktrees.ledger import LandedCommit
-from beads_workers.worktrees.loose import LoggedMove, is_nowhere_checked_out
-from beads_workers.worktrees.movers import TRESPASSED, Movers, last_moved_at, moves, name_of
+from beads_workers.worktrees.ref_files import LoggedMove, is_nowhere_checked_out
 from beads_workers.worktrees.removal import OPERATIONS, status
 
 RUNS = "refs/bw/runs"
@@ -542,7 +542,7 @@ class LandingRepository:
     ) -> list[str]:
         """Write these changes on top of ``tip``, and move the branch and the ledger there, if the
         branch still stands on ``tip``. Return the last commit of each group, as it is on the branch
-        now. ``verified`` and ``train`` as in ``Builder.write``.
+        now. ``verified`` and ``scratch_merges`` as in ``Builder.write``.
 
         A remote is moved first; if it refuses, nothing moves here. Raises ``Moved``, ``Held``,
         ``GitError`` if git refuses, and ``RemoteTrouble`` if the remote does.

@@ -25,11 +25,11 @@ from beads_workers.landing.repository import (
     Moved,
     landing_folder,
 )
-from beads_workers.landing.train import Conflict, PlannedCommit, reverting
+from beads_workers.landing.scratch_merges import Conflict, PlannedCommit, reverting
+from beads_workers.worktrees.branch_movers import moves
 from beads_workers.worktrees.git import GitError, log_format, rows
 from beads_workers.worktrees.landed import still_landed, trailers
 from beads_workers.worktrees.ledger import LandedCommit, ledger_ref
-from beads_workers.worktrees.movers import moves
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.reuse import wanted_again
 

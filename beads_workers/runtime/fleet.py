@@ -51,7 +51,7 @@ from beads_workers.runtime.zygote_client import ZygoteClient
 from beads_workers.trackers.settlement_rules import boot_seconds
 
 if TYPE_CHECKING:
-    from beads_workers.runtime.beside import PoolProcess
+    from beads_workers.runtime.side_programs import PoolProcess
     from beads_workers.runtime.sources import Ingress
 
 
@@ -360,7 +360,7 @@ class Fleet:
         worktrees = self._settings.work.worktrees
         if worktrees is None or not worktrees.rules.pool:
             return
-        from beads_workers.runtime.beside import PoolProcess  # Few fleets need it.
+        from beads_workers.runtime.side_programs import PoolProcess  # Few fleets need it.
 
         self._pool = PoolProcess(worktrees, self._run_id, self._folder / "pool.log")
 

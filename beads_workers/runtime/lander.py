@@ -18,7 +18,7 @@ from beads_workers.core.base.framing import Line, LineReader
 from beads_workers.core.records import landing
 from beads_workers.core.schedule.events import Event, LanderGone, LanderSaid
 from beads_workers.executors.files import log_file
-from beads_workers.runtime import beside, sessions
+from beads_workers.runtime import sessions, side_programs
 from beads_workers.runtime.processes import say
 
 MODULE = "beads_workers.landing.run"
@@ -58,7 +58,7 @@ class LanderProcess:
         self._unsent = deque([landing.settings_to_line(self._settings)])
         run_id = self._settings.run_id
         try:
-            process = beside.start(MODULE, run_id, LANDER, self._log, subprocess.PIPE)
+            process = side_programs.start(MODULE, run_id, LANDER, self._log, subprocess.PIPE)
         except OSError as error:
             self._report(LanderGone(error.strerror or str(error)))
             return
@@ -83,7 +83,7 @@ class LanderProcess:
         if process is None:
             return
         self._forget()
-        beside.end(process, self._settings.run_id, LANDER)
+        side_programs.end(process, self._settings.run_id, LANDER)
 
     def _send(self) -> None:
         process = self._process

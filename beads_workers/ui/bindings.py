@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from beads_workers.core.records.receipts import SHA_CHARS
-from beads_workers.ui.attempt import Pin, pin_issue
+from beads_workers.ui.attempt_view import Pin, pin_issue
 from beads_workers.ui.backlog import issue_rows
 from beads_workers.ui.viewer import (
     ATTEMPT,

@@ -19,7 +19,7 @@ from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.core.views.history import CUT_OFF
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import used
-from beads_workers.ui.attempt import actions, now
+from beads_workers.ui.attempt_view import actions, now
 from beads_workers.ui.lines import ended_text
 from beads_workers.ui.rows import CHOSEN, Row, named, rule
 from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS, clock, duration, elapsed

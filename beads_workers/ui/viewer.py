@@ -18,7 +18,7 @@ from rich.style import Style
 
 from beads_workers.core.views.history import RUNNING
 from beads_workers.ui import theme
-from beads_workers.ui.attempt import (
+from beads_workers.ui.attempt_view import (
     AttemptView,
     Pin,
     pin_issue,

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from beads_workers.worktrees.batch_git import StayingGit
 from beads_workers.worktrees.git import GitError, is_object, names
-from beads_workers.worktrees.staying import StayingGit
 
 _UNKNOWN = (" missing", " ambiguous")
 """Ends of git's answers for a name that means nothing, or several objects."""

@@ -29,9 +29,9 @@ from beads_workers.worktrees.git import (
     questions,
     unlock,
 )
-from beads_workers.worktrees.loose import loose_ref
 from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
+from beads_workers.worktrees.ref_files import loose_ref
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
 
 TRIES_MAX = 5

@@ -26,13 +26,13 @@ from beads_workers.core.base.model import value
 from beads_workers.core.base.plain import from_plain, to_plain
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.runtime import sessions
-from beads_workers.runtime.beside import MODULE, POOL
 from beads_workers.runtime.processes import received_signals, wake_on
 from beads_workers.runtime.run_directory import RunDirectory
+from beads_workers.runtime.side_programs import MODULE, POOL
 from beads_workers.worktrees import making, preparation, removal, reuse
+from beads_workers.worktrees.checkout_slots import turn
 from beads_workers.worktrees.git import GitError, answers, git, questions
 from beads_workers.worktrees.records import AHEAD, Records, WorktreeRecord, new_token
-from beads_workers.worktrees.turns import turn
 
 NICE = 19
 MAKE, MEANWHILE = "make", "meanwhile"

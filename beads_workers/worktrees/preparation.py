@@ -15,11 +15,11 @@ from beads_workers.core.base.model import OCCUPIED
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.worktrees import making, programs, removal, reuse, submodules
-from beads_workers.worktrees.asked import Preparation, read_preparation
+from beads_workers.worktrees.checkout_slots import turn
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
-from beads_workers.worktrees.loose import is_free
+from beads_workers.worktrees.orders import Preparation, read_preparation
 from beads_workers.worktrees.records import REFS_FILE, Records, WorktreeRecord, named_in, new_token
-from beads_workers.worktrees.turns import turn
+from beads_workers.worktrees.ref_files import is_free
 
 # Its output goes to the attempt's log, and the last line of a failure is the error that people see.
 # It fails for reasons that are not the issue's: the worker asks for a free retry. Source:

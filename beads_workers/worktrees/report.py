@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from beads_workers.core.base.text import counted
-from beads_workers.worktrees.asked import Preparation, read_preparation
 from beads_workers.worktrees.git import GitError, git
+from beads_workers.worktrees.orders import Preparation, read_preparation
 from beads_workers.worktrees.records import Records, named_in
 from beads_workers.worktrees.removal import status, what_came_of_it
 

@@ -50,13 +50,12 @@ from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.core.base.text import some
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.runtime.beside import POOL
 from beads_workers.runtime.occupants import standing
+from beads_workers.runtime.side_programs import POOL
 from beads_workers.worktrees import making, programs, removal
 from beads_workers.worktrees.freshness import clear_gone, must_set_up, recipe
 from beads_workers.worktrees.git import GitError, git, names, pairs, unlock, unlock_all
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING
-from beads_workers.worktrees.loose import loose_ref
 from beads_workers.worktrees.records import (
     REFS_FILE,
     Records,
@@ -64,6 +63,7 @@ from beads_workers.worktrees.records import (
     led_to,
     token_in,
 )
+from beads_workers.worktrees.ref_files import loose_ref
 
 if TYPE_CHECKING:
     from beads_workers.core.records.landing import Add

@@ -24,8 +24,8 @@ from beads_workers.core.base.wire import CANNOT_PREPARE, Task
 from beads_workers.core.records.assignment import AgentSpec, Assignment, AttemptAnswer, to_fields
 from beads_workers.core.workers.worker import detail
 from beads_workers.runtime.attempt_channel import AttemptChannel
-from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.orders import Preparation
 from beads_workers.worktrees.preparation import keep_refs
 from tests.support.mortal_git import MortalGit as CountingGit
 from tests.support.repository import IDENTITY, git, make_repository

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from beads_workers.agents.planted import PLANTED, risky_part
-from beads_workers.checks.brought import everything, record, untrusted
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.planted import planted
 from beads_workers.checks.trust import store_of, trust
+from beads_workers.checks.untrusted_lines import everything, record, untrusted
 from beads_workers.cli import proposals
 from beads_workers.cli.config import resolve
 from beads_workers.options import TRUST_NO_AGENT, Resolved, value_of

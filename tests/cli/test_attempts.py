@@ -17,9 +17,9 @@ from beads_workers.core.records.receipts import Receipt
 from beads_workers.core.views.history import Attempt, LandingHistory, fold
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.runtime.journal_file import read_journal
-from beads_workers.ui.attempt import AttemptView, Pin, Tried, attempt_view
-from beads_workers.views.attempt import diff_lines, log_path, read_view
-from beads_workers.views.beside import AttemptReader, Beside
+from beads_workers.ui.attempt_view import AttemptView, Pin, Tried, attempt_view
+from beads_workers.views.attempt_files import diff_lines, log_path, read_view
+from beads_workers.views.background import AttemptReader, Beside
 from beads_workers.worktrees.diffs import diff
 from beads_workers.worktrees.git import SECONDS_VARIABLE, GitError, GitHangs
 from tests.oracles.journals import KEPT

@@ -18,12 +18,12 @@ from beads_workers.core.records import journal as rec
 from beads_workers.core.views.history import Attempt
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui import bindings
-from beads_workers.ui.attempt import AttemptView, Pin, Tried
+from beads_workers.ui.attempt_view import AttemptView, Pin, Tried
 from beads_workers.ui.viewer import Look, Pane, Part, ShownAttempt, ShownLog
 from beads_workers.ui.wrapping import Wrapping
 from beads_workers.views import logs
-from beads_workers.views.attempt import save
-from beads_workers.views.beside import LogTail, changes_in_worktree
+from beads_workers.views.attempt_files import save
+from beads_workers.views.background import LogTail, changes_in_worktree
 from beads_workers.views.logs import LogFile
 from tests.cli.test_agent_logs import BEGINS, EDITS, NOISE
 from tests.support.repository import git

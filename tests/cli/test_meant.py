@@ -6,7 +6,7 @@ import pytest
 from typer.main import get_command
 
 from beads_workers.cli.application import build
-from beads_workers.cli.meant import MEANT, OF_ONE, OPTIONS
+from beads_workers.cli.suggestions import MEANT, OF_ONE, OPTIONS
 from beads_workers.registry import commands
 from tests.support.mistakes import Mistake
 

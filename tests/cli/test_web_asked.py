@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from beads_workers.cli import web_asked
-from beads_workers.cli.web_asked import PageAnswers, pin_json
+from beads_workers.cli import web_requests
+from beads_workers.cli.web_requests import PageAnswers, pin_json
 from beads_workers.core.records.journal import RunStarted, encode
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.ui.attempt import Pin, about
+from beads_workers.ui.attempt_view import Pin, about
 from beads_workers.ui.web import Body
 from beads_workers.ui.web_shown import Shown
-from beads_workers.views.attempt import read_view
+from beads_workers.views.attempt_files import read_view
 from beads_workers.views.logs import LOG_PART_BYTES, log_part
 from tests.support.journals import night
 
@@ -161,8 +161,8 @@ def test_the_reports_of_earlier_nights_are_there(state: Path) -> None:
     assert row["run_id"] == RunDirectory(state).last_run() and row["closed"] > 10
     report = ask(state, "report", run=row["run_id"])
     assert isinstance(report, Body) and b"proj-0003" in report.data
-    assert report.headers["Content-Security-Policy"] == web_asked.SANDBOX
-    assert "allow-same-origin" not in web_asked.SANDBOX
+    assert report.headers["Content-Security-Policy"] == web_requests.SANDBOX
+    assert "allow-same-origin" not in web_requests.SANDBOX
 
 
 def test_a_page_in_the_background_is_told_how_it_ended(state: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.base.asides import Asides
 from beads_workers.core.base.budget import Budget
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.states import WorkerState
+from beads_workers.core.base.throttled_messages import Asides
 from beads_workers.core.base.wire import Progress, encode, parse
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import DegradedEnded

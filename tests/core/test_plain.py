@@ -23,8 +23,8 @@ from beads_workers.landing.gate import GateResult
 from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.set_up import KeptSetUp
 from beads_workers.runtime.run_directory import RunInfo
-from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.ledger import LandedCommit
+from beads_workers.worktrees.orders import Preparation
 from beads_workers.worktrees.pool import Refill
 from beads_workers.worktrees.records import WorktreeRecord
 

@@ -19,11 +19,11 @@ from beads_workers.cli import web
 from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.runtime.locks import is_locked
 from beads_workers.ui import viewer
-from beads_workers.ui.attempt import Pin, about, actions
+from beads_workers.ui.attempt_view import Pin, about, actions
 from beads_workers.ui.backlog import IssueBacklog
 from beads_workers.ui.bindings import BUTTONS
 from beads_workers.ui.issues import issues
-from beads_workers.views.attempt import read_view
+from beads_workers.views.attempt_files import read_view
 from tests.end_to_end.conftest import StartFleet
 from tests.support.agent_projects import AgentProject
 from tests.support.browser import Browser, Page

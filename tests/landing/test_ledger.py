@@ -13,9 +13,9 @@ from beads_workers.checks.landing import unsigned
 from beads_workers.core.base.commit_form import CommitForm
 from beads_workers.core.records.landing import Add, LanderWarned
 from beads_workers.core.records.receipts import INDEPENDENT
-from beads_workers.landing.left import LeftBranch, states
+from beads_workers.landing.left_branches import LeftBranch, states
 from beads_workers.landing.repository import CannotLand, LandingRepository
-from beads_workers.landing.train import Coupled
+from beads_workers.landing.scratch_merges import Coupled
 from beads_workers.landing.undo import Undo
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.landed import as_landed, landed_commits

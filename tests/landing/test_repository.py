@@ -16,7 +16,7 @@ from beads_workers.landing.repository import (
     Moved,
     landing_folder,
 )
-from beads_workers.landing.train import Coupled, Passenger
+from beads_workers.landing.scratch_merges import Coupled, Passenger
 from beads_workers.worktrees.git import GitError
 from tests.landing.world import BRANCH, LandingWorld
 from tests.support.repository import git

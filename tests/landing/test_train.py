@@ -11,7 +11,7 @@ from beads_workers.core.base.commit_form import CommitForm
 from beads_workers.core.base.settings import LANDING_STYLES
 from beads_workers.core.records.landing import Add
 from beads_workers.landing.repository import LandingRepository
-from beads_workers.landing.train import CannotMerge, Conflict, Coupled, Follow, Passenger
+from beads_workers.landing.scratch_merges import CannotMerge, Conflict, Coupled, Follow, Passenger
 from beads_workers.worktrees.git import GitError
 from tests.landing.world import LandingWorld
 from tests.support.repository import git

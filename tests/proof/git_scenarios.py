@@ -28,8 +28,8 @@ from beads_workers.core.records.assignment import AgentSpec, Assignment, Attempt
 from beads_workers.core.records.landing import Add, Landed, LanderSettings, Refused
 from beads_workers.core.records.receipts import Receipt
 from beads_workers.runtime import sessions
-from beads_workers.worktrees.asked import Preparation
 from beads_workers.worktrees.git import GitError
+from beads_workers.worktrees.orders import Preparation
 from tests.landing.program import Program
 from tests.landing.world import BRANCH, LandingWorld, configure_user
 from tests.support.embedded import EmbeddedProject

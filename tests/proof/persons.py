@@ -31,11 +31,11 @@ from beads_workers.core.base.model import OutcomeKind
 from beads_workers.core.base.settings import FleetSettings, Work
 from beads_workers.core.records.journal import Entry, Finished, Started, encode
 from beads_workers.core.records.landing import Add
-from beads_workers.landing.left import elsewhere
+from beads_workers.landing.left_branches import elsewhere
 from beads_workers.landing.repository import LandingRepository, Trespass, Unclear
-from beads_workers.landing.train import Coupled
+from beads_workers.landing.scratch_merges import Coupled
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.worktrees.movers import name_of
+from beads_workers.worktrees.branch_movers import name_of
 from beads_workers.worktrees.records import Records, WorktreeRecord
 from tests.landing.world import BRANCH, LandingWorld, configure_user
 from tests.support.repository import git

@@ -12,7 +12,7 @@ import pytest
 
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.trust import Untrusted, check_state, is_in_index
-from beads_workers.worktrees.tracked import check_untracked
+from beads_workers.worktrees.tracked_state import check_untracked
 from tests.support.repository import git, make_repository
 
 RUN = "runs/r"

@@ -85,8 +85,8 @@ def test_records_are_told_apart_only_where_they_are_shown(package: list[Source])
         "core/views/snapshot.py",
         "demo/account.py",
     }
-    # Of branches that runs have left, over several journals: landing/left.py.
-    shown |= {"integrations/envelopes/fold.py", "landing/left.py", "ui/lines.py"}
+    # Of branches that runs have left, over several journals: landing/left_branches.py.
+    shown |= {"integrations/envelopes/fold.py", "landing/left_branches.py", "ui/lines.py"}
     assert set(figures.folds(package)) <= shown
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from unittest.mock import patch
 
 from beads_workers.core.base import limits, plain, policy
-from beads_workers.core.base.asides import Asides
 from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.throttled_messages import Asides
 from beads_workers.core.base.wire import Aside, Ready, Status, Turn
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records import journal
@@ -19,8 +19,8 @@ from beads_workers.core.records.journal import AsideHeard, Finished, StatusHeard
 from beads_workers.core.records.receipts import Receipt
 from beads_workers.core.schedule.claims import ClaimScheduler
 from beads_workers.core.schedule.commands import ReadUsage
+from beads_workers.core.schedule.connection_registry import Connection
 from beads_workers.core.schedule.events import Event, Misread, UsageRead
-from beads_workers.core.schedule.sessions import Connection
 from beads_workers.core.workers.connections import Connections
 from beads_workers.core.workers.features.pausing import PausingWorkers, Wishes
 from beads_workers.core.workers.features.queueing import Queueing

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from beads_workers.cli.web_asked import attempt_json, issues_json
+from beads_workers.cli.web_requests import attempt_json, issues_json
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.receipts import Receipt
-from beads_workers.ui.attempt import AttemptView, Pin
+from beads_workers.ui.attempt_view import AttemptView, Pin
 from beads_workers.ui.backlog import of_snapshot
 from beads_workers.ui.web import Body, WebServer
 from beads_workers.ui.web_shown import Message, Shown

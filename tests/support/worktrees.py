@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from beads_workers.core.base.settings import Landing, WorktreeRules, Worktrees
 from beads_workers.executors.files import place_file
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.worktrees.asked import Preparation
+from beads_workers.worktrees.orders import Preparation
 from beads_workers.worktrees.preparation import prepare
 from beads_workers.worktrees.records import Records, WorktreeRecord
 from beads_workers.worktrees.removal import CleanupResult, clean

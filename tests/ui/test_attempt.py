@@ -11,7 +11,7 @@ from beads_workers.core.records.receipts import Receipt
 from beads_workers.core.views.history import History
 from beads_workers.core.views.nights import night
 from beads_workers.ui import bindings
-from beads_workers.ui.attempt import (
+from beads_workers.ui.attempt_view import (
     ANSWER,
     APPROVE,
     REJECT,

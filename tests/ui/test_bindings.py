@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.ui import bindings, viewer, web
-from beads_workers.ui.attempt import ANSWER, APPROVE, REJECT, RELEASE, RETRY
+from beads_workers.ui.attempt_view import ANSWER, APPROVE, REJECT, RELEASE, RETRY
 from tests.ui.test_look import BUSY, DECISIONS, QUARANTINE
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.wire import Progress
 from beads_workers.core.records import journal as rec
 from beads_workers.ui import bindings, viewer
-from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue
+from beads_workers.ui.attempt_view import AttemptView, Pin, attempt_view, pin_issue
 from beads_workers.ui.wrapping import Wrapping
 from tests.core.test_nights import run
 from tests.support.journals import Script

@@ -19,7 +19,7 @@ from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.wire import Progress
 from beads_workers.core.records import journal as rec
 from beads_workers.core.views.history import LandingHistory
-from beads_workers.ui.attempt import AttemptView, Pin, attempt_view, pin_issue, pin_worker
+from beads_workers.ui.attempt_view import AttemptView, Pin, attempt_view, pin_issue, pin_worker
 from beads_workers.ui.bindings import help_lines, press
 from beads_workers.ui.dashboard import draw, page_rows, pointed_at, worker_rows
 from beads_workers.ui.panels import sentences, short_diffstat

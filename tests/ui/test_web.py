@@ -13,7 +13,7 @@ from itertools import islice
 
 import pytest
 
-from beads_workers.cli.web_asked import WHAT
+from beads_workers.cli.web_requests import WHAT
 from beads_workers.ui.web import ASKED, CONNECTIONS_MAX, is_for_us, page, within
 from beads_workers.ui.web_shown import VIEWERS_MAX
 from tests.support.fleet import until

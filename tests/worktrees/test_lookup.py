@@ -70,7 +70,7 @@ def test_a_git_that_hangs_is_given_up(lookup: Lookup, monkeypatch: pytest.Monkey
     (pid,) = set(gits(os.getpid())) - before
     os.kill(pid, signal.SIGSTOP)
     monkeypatch.setenv("BEADS_WORKERS_GIT_SECONDS", "0.2")
-    monkeypatch.setattr("beads_workers.worktrees.staying.TRIES_MAX", 1)
+    monkeypatch.setattr("beads_workers.worktrees.batch_git.TRIES_MAX", 1)
     with pytest.raises(GitHangs):
         lookup.find("HEAD", "commit")
     assert set(gits(os.getpid())) == before

@@ -10,7 +10,7 @@ import pytest
 
 from beads_workers.attempts.git_calls import Git
 from beads_workers.attempts.own_branch import BranchNow, OwnBranch
-from beads_workers.worktrees import loose
+from beads_workers.worktrees import ref_files
 from beads_workers.worktrees.git import answers, questions
 from tests.support.repository import commit, git, make_repository
 
@@ -115,10 +115,10 @@ def test_a_name_is_free_only_if_git_knows_no_ref_there_or_below(own: OwnBranch) 
     for name in names:
         ref = f"refs/heads/bw/{name}"
         known = git(worktree(own), "for-each-ref", ref) != ""
-        assert not (loose.is_free(common, ref) and known), name
-        assert loose.is_free(common, ref) or known or (common / ref).exists(), name
+        assert not (ref_files.is_free(common, ref) and known), name
+        assert ref_files.is_free(common, ref) or known or (common / ref).exists(), name
     (common / "reftable").mkdir()
-    assert not loose.is_free(common, "refs/heads/bw/x/1")
+    assert not ref_files.is_free(common, "refs/heads/bw/x/1")
 
 
 def test_a_reflog_is_what_git_says_of_it(own: OwnBranch) -> None:
@@ -127,33 +127,33 @@ def test_a_reflog_is_what_git_says_of_it(own: OwnBranch) -> None:
     ref = f"refs/heads/{BRANCH}"
     git(worktree(own), "update-ref", "-m", "landing: é\tof two", ref, "HEAD~1")
     said = git(worktree(own), "log", "-g", "--format=%H %gs", ref).splitlines()
-    read = loose.reflog(own.common, ref)
+    read = ref_files.reflog(own.common, ref)
     assert read is not None
     assert [f"{move.commit} {move.why}" for move in read] == said
-    assert loose.reflog(own.common, "refs/heads/none") is None
+    assert ref_files.reflog(own.common, "refs/heads/none") is None
     (own.common / "logs" / ref).write_text("no reflog\n")
-    assert loose.reflog(own.common, ref) is None
+    assert ref_files.reflog(own.common, ref) is None
 
 
 def test_the_places_of_a_linked_worktree_are_what_git_says(own: OwnBranch, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(worktree(own))
     asked = questions("--absolute-git-dir", "--git-common-dir", "--show-toplevel")
     for folder in (worktree(own), tmp_path / "link"):
-        assert loose.places(folder) == tuple(answers(git(folder, *asked), 3))
+        assert ref_files.places(folder) == tuple(answers(git(folder, *asked), 3))
 
 
 def test_a_branch_is_nowhere_checked_out_only_if_no_head_names_it(own: OwnBranch) -> None:
     main, mine = git(own.common.parent, "symbolic-ref", "HEAD"), f"refs/heads/{BRANCH}"
     git(worktree(own), "branch", "free")
     for ref, held in ((main, True), (mine, True), ("refs/heads/free", False)):
-        assert loose.is_nowhere_checked_out(own.common, ref) is not held, ref
+        assert ref_files.is_nowhere_checked_out(own.common, ref) is not held, ref
     git(worktree(own), "switch", "-q", "--detach")
-    assert loose.is_nowhere_checked_out(own.common, mine)
+    assert ref_files.is_nowhere_checked_out(own.common, mine)
     head = own.directory / "HEAD"
     head.unlink()
     head.symlink_to(own.common / mine)
-    assert not loose.is_nowhere_checked_out(own.common, mine), "only git can tell"
-    assert not loose.is_nowhere_checked_out(own.common, "refs/heads/free")
+    assert not ref_files.is_nowhere_checked_out(own.common, mine), "only git can tell"
+    assert not ref_files.is_nowhere_checked_out(own.common, "refs/heads/free")
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,10 @@ def test_a_branch_is_nowhere_checked_out_only_if_no_head_names_it(own: OwnBranch
 def test_git_is_asked_for_places_that_are_not_as_it_made_them(
     own: OwnBranch, change: Callable[[OwnBranch], object]
 ) -> None:
-    assert loose.places(worktree(own)) is not None
+    assert ref_files.places(worktree(own)) is not None
     change(own)
-    assert loose.places(worktree(own)) is None
-    assert loose.places(own.common.parent) is None
+    assert ref_files.places(worktree(own)) is None
+    assert ref_files.places(own.common.parent) is None
 
 
 def test_all_refs_are_those_that_git_lists(own: OwnBranch, tmp_path: Path) -> None:
@@ -190,16 +190,16 @@ def test_all_refs_are_those_that_git_lists(own: OwnBranch, tmp_path: Path) -> No
     git(checkout, "update-ref", "refs/bisect/of-the-checkout", head)
     git(worktree, "update-ref", "refs/worktree/own", head)
     git(worktree, "update-ref", "refs/stash", head)
-    assert loose.all_refs(directory) == listed()
+    assert ref_files.all_refs(directory) == listed()
     git(checkout, "pack-refs", "--all")
     git(checkout, "branch", "later")
     commit(checkout, "cart.py", "total = 1\n")
     git(checkout, "update-ref", "-d", "refs/remotes/origin/main")
     (checkout / ".git/refs/heads/x.lock").write_text("half")
-    assert loose.all_refs(directory) == listed()
+    assert ref_files.all_refs(directory) == listed()
     assert "refs/heads/x.lock" not in listed()
     broken = checkout / ".git/refs/heads/broken"
     broken.write_text("half")
-    assert loose.all_refs(directory) is None, "git is asked"
+    assert ref_files.all_refs(directory) is None, "git is asked"
     broken.unlink()
-    assert loose.all_refs(tmp_path) is None, "no worktree"
+    assert ref_files.all_refs(tmp_path) is None, "no worktree"

@@ -10,8 +10,8 @@ import pytest
 
 from beads_workers.checks.worktrees import of_another_place
 from beads_workers.core.base.settings import Worktrees
-from beads_workers.worktrees.moved import lead_back, moved
 from beads_workers.worktrees.records import Records
+from beads_workers.worktrees.relocation import lead_back, moved
 from beads_workers.worktrees.removal import clean
 from tests.support.repository import git
 from tests.support.worktrees import World

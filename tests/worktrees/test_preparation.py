@@ -19,8 +19,8 @@ from beads_workers.core.workers.worker_events import StepEnded
 from beads_workers.executors.command import preparation
 from beads_workers.runtime.project import find_project
 from beads_workers.worktrees import preparation as making_one
-from beads_workers.worktrees.asked import read_preparation
 from beads_workers.worktrees.making import CannotPrepare
+from beads_workers.worktrees.orders import read_preparation
 from beads_workers.worktrees.preparation import Occupied
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.removal import Survey, reasons_to_keep, remove, tidy

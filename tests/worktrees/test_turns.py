@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from beads_workers.worktrees import turns
-from beads_workers.worktrees.turns import turn
+from beads_workers.worktrees import checkout_slots
+from beads_workers.worktrees.checkout_slots import turn
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +35,13 @@ def test_no_more_than_the_turns_are_held_at_a_time_and_all_get_one(tmp_path: Pat
         each.start()
     for each in threads:
         each.join(60)
-    assert (held, most) == (0, turns.LEAST)
+    assert (held, most) == (0, checkout_slots.LEAST)
 
 
 def test_a_killed_holder_gives_its_turn_back(tmp_path: Path) -> None:
     said, saying = os.pipe()
     children = []
-    for _ in range(turns.LEAST):
+    for _ in range(checkout_slots.LEAST):
         child = os.fork()
         if not child:
             with turn(str(tmp_path)):

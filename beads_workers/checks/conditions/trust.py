@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beads_workers.checks.brought import untrusted
 from beads_workers.checks.condition import Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, misused
+from beads_workers.checks.untrusted_lines import untrusted
 from beads_workers.core.base.text import counted, printable
 from beads_workers.options import RiskyLine
 

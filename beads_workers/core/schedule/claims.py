@@ -16,10 +16,10 @@ from beads_workers.core.base.states import ConnState, IssueState, RunState
 from beads_workers.core.base.text import counted, some
 from beads_workers.core.records.journal import Listed
 from beads_workers.core.schedule.commands import RoundTrip
+from beads_workers.core.schedule.connection_registry import Connection
 from beads_workers.core.schedule.events import RoundTripEnded
 from beads_workers.core.schedule.parts import Parts
 from beads_workers.core.schedule.round_trips import CLAIM_AGAIN
-from beads_workers.core.schedule.sessions import Connection
 
 RECHECK = "recheck"
 """Timer key: look at work that has come while perhaps no worker is free."""

@@ -9,6 +9,7 @@ from beads_workers.core.base.states import IssueState, RunState
 from beads_workers.core.base.traces import Traces
 from beads_workers.core.records.journal import Listed
 from beads_workers.core.schedule.agent_work import AgentWork
+from beads_workers.core.schedule.connection_registry import ConnectionRegistry
 from beads_workers.core.schedule.effects import Effects
 from beads_workers.core.schedule.inflight import Leases, Tasks
 from beads_workers.core.schedule.landings import Landings
@@ -20,7 +21,6 @@ from beads_workers.core.schedule.retry import (
     RetryState,
 )
 from beads_workers.core.schedule.round_trips import RoundTrips
-from beads_workers.core.schedule.sessions import ConnectionRegistry
 from beads_workers.core.schedule.supervisor import DegradedConditions, Supervisor
 
 

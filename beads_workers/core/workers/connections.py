@@ -33,9 +33,9 @@ from beads_workers.core.records.receipts import read_receipt
 from beads_workers.core.schedule import events as ev
 from beads_workers.core.schedule.claims import ClaimScheduler
 from beads_workers.core.schedule.commands import HangUp, WatchOwner
+from beads_workers.core.schedule.connection_registry import HAS_TASK, Connection
 from beads_workers.core.schedule.inflight import InFlight, lost, not_back
 from beads_workers.core.schedule.parts import Parts
-from beads_workers.core.schedule.sessions import HAS_TASK, Connection
 from beads_workers.core.workers.features.table import FEATURES
 from beads_workers.core.workers.sender import HoldTimeout, IdleTimeout, Overdue, Sender
 

@@ -14,11 +14,11 @@ from beads_workers.core.base.states import ConnState, ConnStimulus
 from beads_workers.core.records.journal import WorkerStopping
 from beads_workers.core.records.receipts import NOBODY
 from beads_workers.core.schedule.commands import HangUp, Send
+from beads_workers.core.schedule.connection_registry import Connection
 from beads_workers.core.schedule.effects import jitter
 from beads_workers.core.schedule.events import ConnId
 from beads_workers.core.schedule.inflight import InFlight
 from beads_workers.core.schedule.parts import Parts
-from beads_workers.core.schedule.sessions import Connection
 
 
 @value

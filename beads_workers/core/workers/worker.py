@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
 from beads_workers.core.base import limits
-from beads_workers.core.base.asides import Asides
 from beads_workers.core.base.model import OCCUPIED, IssueId, Outcome, OutcomeKind
 from beads_workers.core.base.plans import NotRunnable, Plan, Step, StepKind
 from beads_workers.core.base.settings import Work
@@ -24,6 +23,7 @@ from beads_workers.core.base.states import (
     WorkerStimulus,
 )
 from beads_workers.core.base.states import step as look_up
+from beads_workers.core.base.throttled_messages import Asides
 from beads_workers.core.base.wire import (
     BATCH,
     CANCEL,

@@ -20,7 +20,7 @@ from beads_workers.core.base import limits
 from beads_workers.core.base.model import value
 from beads_workers.core.base.source import Calls, SourceError
 from beads_workers.kinds import CallLog
-from beads_workers.trackers.bd.gate import GatedProcess, could_not_begin
+from beads_workers.trackers.bd.guarded_start import GatedProcess, could_not_begin
 
 CALL_SECONDS_PER_ID = 2.0
 """Seconds for each issue of a call: ten times the slowest measured write of one issue (0.2 s)."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from beads_workers.core.schedule.claims import ClaimScheduler
+from beads_workers.core.schedule.connection_registry import Connection
 from beads_workers.core.schedule.inflight import InFlight
 from beads_workers.core.schedule.parts import Parts
-from beads_workers.core.schedule.sessions import Connection
 from beads_workers.core.workers.sender import Sender
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beads_workers.core.base.wire import Priority
-from beads_workers.core.schedule.sessions import Connection
+from beads_workers.core.schedule.connection_registry import Connection
 from beads_workers.core.workers.features import Feature
 
 

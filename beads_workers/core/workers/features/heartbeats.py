@@ -11,8 +11,8 @@ from beads_workers.core.base.model import value
 from beads_workers.core.base.states import ConnState
 from beads_workers.core.base.wire import Heartbeat
 from beads_workers.core.schedule.commands import HangUp
+from beads_workers.core.schedule.connection_registry import Connection
 from beads_workers.core.schedule.events import ConnId
-from beads_workers.core.schedule.sessions import Connection
 from beads_workers.core.workers.features import Feature
 
 

@@ -10,8 +10,8 @@ from beads_workers.core.base.states import ConnState
 from beads_workers.core.base.wire import REVOKED, Pause, Resume
 from beads_workers.core.records.journal import WorkerPaused, WorkerResumed
 from beads_workers.core.schedule.commands import Answer
+from beads_workers.core.schedule.connection_registry import Connection, Pausing
 from beads_workers.core.schedule.events import BY_HAND, ConnId, PauseAsked, ResumeAsked, Ticket
-from beads_workers.core.schedule.sessions import Connection, Pausing
 from beads_workers.core.workers.features import Feature
 from beads_workers.core.workers.sender import Overdue
 

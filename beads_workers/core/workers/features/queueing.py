@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterator
 from beads_workers.core.base import limits
 from beads_workers.core.base.states import ConnState, IssueState, RunState
 from beads_workers.core.base.wire import REVOKED
+from beads_workers.core.schedule.connection_registry import Connection
 from beads_workers.core.schedule.inflight import InFlight
-from beads_workers.core.schedule.sessions import Connection
 from beads_workers.core.workers.features import Feature
 from beads_workers.core.workers.sender import REVOKE
 

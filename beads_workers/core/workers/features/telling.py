@@ -8,12 +8,12 @@ from collections.abc import Hashable
 from typing import Any
 
 from beads_workers.core.base import limits
-from beads_workers.core.base.asides import Asides
 from beads_workers.core.base.model import value
+from beads_workers.core.base.throttled_messages import Asides
 from beads_workers.core.base.wire import Aside, Progress, Status, StatusAsked
 from beads_workers.core.records.journal import AsideHeard, StatusHeard
+from beads_workers.core.schedule.connection_registry import HAS_TASK, Connection
 from beads_workers.core.schedule.events import ConnId, StatusWanted
-from beads_workers.core.schedule.sessions import HAS_TASK, Connection
 from beads_workers.core.workers.features import Feature
 
 

@@ -12,7 +12,7 @@ from beads_workers.core.base.source import Action
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.landing import Add
 from beads_workers.landing.repository import LandingRepository, undone_ref
-from beads_workers.landing.train import Conflict
+from beads_workers.landing.scratch_merges import Conflict
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import BRANCHES, GitError, git, names, row_format, rows

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from beads_workers.core.base.text import counted, printable
-from beads_workers.ui.attempt import AttemptView, Fields, Pin, running, stamp
+from beads_workers.ui.attempt_view import AttemptView, Fields, Pin, running, stamp
 from beads_workers.ui.viewer import Look, ShownAttempt, ShownLog, chosen_row, shown_attempt
 from beads_workers.ui.words import clock
-from beads_workers.views.attempt import diff_lines, log_path, read_view, worktree_of
+from beads_workers.views.attempt_files import diff_lines, log_path, read_view, worktree_of
 from beads_workers.views.logs import LOG_BYTES_MAX, LogFile
 from beads_workers.worktrees.git import GitError, call, names
 from beads_workers.worktrees.records import Records

@@ -1,6 +1,6 @@
 """Commands that send one request of the same name to a running fleet, and print the answer.
 
-Each entry of ``registry.COMMANDS["cli.asking"]`` becomes a command here. It sends the request
+Each entry of ``registry.COMMANDS["cli.control_requests"]`` becomes a command here. It sends the request
 ``bw.NAME``, which is a file of ``core.requests``, or, as for ``pause`` and ``resume``, an event of
 ``core.schedule.events`` (read by ``runtime.control_socket``).
 """
@@ -28,7 +28,7 @@ MORE = {
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for name, sentence in COMMANDS["cli.asking"].items():
+    for name, sentence in COMMANDS["cli.control_requests"].items():
         help_text = f"{sentence}\n\n{MORE.get(name, '')}".rstrip()
         asks = _asks_for_workers(name) if name in MORE else _asks(name)
         app.command(name, help=help_text, epilog=f"Example: beads-workers {name}")(asks)

@@ -373,7 +373,7 @@ class Builder:
     ) -> tuple[list[str], list[LandedCommit]]:
         """Write the commits that land on ``tip``, signed if the user signs. Return the last one of
         each group, and the entries for the ledger. ``verified``: the tree of the last one, if a
-        gate has passed; ``train``: the issues in it. Raises ``GitError``."""
+        gate has passed; ``scratch_merges``: the issues in it. Raises ``GitError``."""
         parent, last, landed = tip, list[str](), list[LandedCommit]()
         signs, who = self._signature()
         signer = self._signer(who)

@@ -1,7 +1,7 @@
 """What a live page asks for beside its stream: logs, attempts, diffs, reports. Reads only.
 
 Each request is answered in a thread of its own, from files of the run directory. A page names an
-attempt as the dashboard does (``ui.attempt.Pin``), and gets the same model to draw.
+attempt as the dashboard does (``ui.attempt_view.Pin``), and gets the same model to draw.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.errors import CommandError
-from beads_workers.ui.attempt import AttemptView, Pin, about, actions, now, running
+from beads_workers.ui.attempt_view import AttemptView, Pin, about, actions, now, running
 from beads_workers.ui.web import Body
 from beads_workers.ui.web_shown import Message, Shown
 from beads_workers.views import logs
@@ -104,7 +104,7 @@ class PageAnswers:
         return None if snapshot is None else running(pin, snapshot)
 
     def _view(self, query: Query) -> AttemptView:
-        from beads_workers.views.attempt import read_view
+        from beads_workers.views.attempt_files import read_view
 
         return read_view(self._directory, self._pin(query))
 
@@ -121,7 +121,7 @@ class PageAnswers:
 
     def diff(self, query: Query) -> Message:
         """Return the diff of an attempt, as ``diff ISSUE`` makes it: no program is run by it."""
-        from beads_workers.views.attempt import diff_lines
+        from beads_workers.views.attempt_files import diff_lines
 
         view = self._view(query)
         lines = diff_lines(self._directory, view, runs=self._row(view.pin) is not None)
@@ -151,7 +151,7 @@ class PageAnswers:
     # --- logs ---------------------------------------------------------------------------------
 
     def _log(self, query: Query) -> tuple[Path, Pin]:
-        from beads_workers.views.attempt import log_path
+        from beads_workers.views.attempt_files import log_path
 
         pin = self._pin(query)
         if not pin.number:

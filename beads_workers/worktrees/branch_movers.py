@@ -24,8 +24,8 @@ from beads_workers.core.base.settings import Worktrees
 from beads_workers.executors.files import branch_part
 from beads_workers.worktrees.git import OWN_REFS, git, log_format, row_format, rows
 from beads_workers.worktrees.landed import WHY
-from beads_workers.worktrees.loose import LoggedMove, reflog
 from beads_workers.worktrees.records import Records, git_directories, token_in
+from beads_workers.worktrees.ref_files import LoggedMove, reflog
 
 if TYPE_CHECKING:
     from beads_workers.runtime.run_directory import RunDirectory

@@ -3,7 +3,7 @@
 A ``Pin`` names the attempt that a person has opened. It is the same attempt whatever else begins or
 ends, until the person opens another one. ``attempt_view`` finds the pinned attempt among all
 attempts of its issue, in the histories of the night's runs. ``running``, ``now`` and ``actions``
-read a snapshot (``status --json``). ``views.attempt`` reads files: histories, logs and diffs.
+read a snapshot (``status --json``). ``views.attempt_files`` reads files: histories, logs and diffs.
 """
 
 from __future__ import annotations

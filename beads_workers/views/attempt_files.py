@@ -1,7 +1,7 @@
 """The view of an attempt: all attempts of its issue, which file is its log, its diff.
 
 ``read_view``, ``log_path`` and ``diff_lines`` may take seconds, and raise ``CommandError``,
-``GitError`` or ``OSError``. The dashboard calls them in threads (``views.beside``); the server of
+``GitError`` or ``OSError``. The dashboard calls them in threads (``views.background``); the server of
 the live page has a thread for each request.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.executors.files import branch_part, log_file, output_file
-from beads_workers.ui.attempt import AttemptView, Pin, attempt_view
+from beads_workers.ui.attempt_view import AttemptView, Pin, attempt_view
 from beads_workers.views.logs import left_outputs
 
 if TYPE_CHECKING:
