@@ -120,7 +120,7 @@ class Located:
 
 
 @value
-class Looked:
+class DoctorInput:
     """Input of the checks of ``doctor``."""
 
     # All options of command line, environment and file (``options.Resolved``).
@@ -151,9 +151,9 @@ class SourceKind:
     # Turns the text of ``--source`` and the current folder into ``Located``, or raises
     # ``SourceError``; None: the tracker is found by walking up (``runtime.project``).
     locate: Callable[[str, Path], Located] | None = None
-    # Turns the options (``Looked.resolved``), issues and ``owned`` into the settings of a fleet. It
-    # and ``client_settings`` raise ``CommandError``; None: settings come from ``locate`` or the
-    # project.
+    # Turns the options (``DoctorInput.resolved``), issues and ``owned`` into the settings of a
+    # fleet. It and ``client_settings`` raise ``CommandError``; None: settings come from ``locate``
+    # or the project.
     prepare: Callable[..., FleetSettings] | None = None
     # Turns the options and the run directory into settings with which a client may read the source.
     client_settings: Callable[[Any, Path], FleetSettings] | None = None
@@ -163,12 +163,12 @@ class SourceKind:
     ingress: Callable[..., Any] | None = None
     # ``take`` and ``settle`` only touch memory, so the loop does not wait for them.
     prompt: bool = False
-    # Returns the lines of ``doctor`` about the source, from ``Looked``.
-    checks: Callable[[Looked], Any] | None = None
+    # Returns the lines of ``doctor`` about the source, from ``DoctorInput``.
+    checks: Callable[[DoctorInput], Any] | None = None
     # The name of those lines.
     checked: str = "tracker"
     # Returns the lines about the work, if the options do not decide it.
-    work_checks: Callable[[Looked], Any] | None = None
+    work_checks: Callable[[DoctorInput], Any] | None = None
 
     def recognises(self, text: str) -> bool:
         """Return whether this text of ``--source`` selects this kind."""

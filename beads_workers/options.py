@@ -2,7 +2,8 @@
 
 Generated from the table: the parameters of the command line (``cli.parameters``), the keys of
 ``beads-workers.toml`` and of its tables, the environment variables, ``config show`` and completion.
-To add an option, add a field of ``Options``.
+An option that is only passed on is a field of its group in ``core.base.settings``, and nothing
+else; one that is converted is a field of ``Options``.
 """
 
 from __future__ import annotations

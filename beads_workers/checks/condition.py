@@ -17,7 +17,7 @@ from beads_workers.checks.rules import Check
 from beads_workers.core.base.model import value
 
 Found = Iterable[Check] | Check | None
-Look = Callable[[FleetPlan], Found]
+CheckFunction = Callable[[FleetPlan], Found]
 
 
 class Stage(IntEnum):
@@ -41,7 +41,7 @@ class Stage(IntEnum):
     SEES = 14
 
 
-class Asked(Enum):
+class CheckedBy(Enum):
     """Commands that check a condition, and how long the check may take."""
 
     AT_ONCE = "at once"
@@ -72,11 +72,11 @@ class Condition:
     name: str
     # What must hold, as docs/CONDITIONS.md says it.
     holds: str
-    look: Look
+    look: CheckFunction
     # The option with which ``start`` continues although the condition fails; "" if no fleet could
     # start without it.
     lifted_by: str = ""
-    asked: Asked = Asked.AT_ONCE
+    asked: CheckedBy = CheckedBy.AT_ONCE
     # Options that are usage errors of ``doctor`` too, if they are wrong on its command line.
     typed: tuple[str, ...] = ()
     # It needs an option that ``doctor`` does without, so ``doctor`` only warns.
@@ -108,11 +108,11 @@ def conditions() -> tuple[Condition, ...]:
 
 
 WHO = {
-    Asked.AT_ONCE: "`start`, `doctor`",
-    Asked.BESIDE: "`start`, `doctor`",
-    Asked.BY_DOCTOR: "`doctor`",
-    Asked.BY_START: "`start`",
-    Asked.AT_THE_END: "`start`, last",
+    CheckedBy.AT_ONCE: "`start`, `doctor`",
+    CheckedBy.BESIDE: "`start`, `doctor`",
+    CheckedBy.BY_DOCTOR: "`doctor`",
+    CheckedBy.BY_START: "`start`",
+    CheckedBy.AT_THE_END: "`start`, last",
 }
 
 HEAD = """# Conditions of a start

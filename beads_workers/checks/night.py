@@ -17,7 +17,7 @@ from beads_workers.exits import EXIT_UNFINISHED
 from beads_workers.runtime.night import night_so_far, unread
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.ui.lines import another_night, with_budget
-from beads_workers.ui.words import moment
+from beads_workers.ui.time_text import moment
 from beads_workers.worktrees.git import is_ancestor
 from beads_workers.worktrees.landed import branches_with
 

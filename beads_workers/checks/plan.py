@@ -23,7 +23,7 @@ from beads_workers.checks.project import TrackerChoice, commands_of_issues, find
 from beads_workers.checks.rules import Check, met, misused
 from beads_workers.core.base.night import NightSoFar
 from beads_workers.core.base.settings import Agent, FleetSettings, Landing, Tracing, Work, Worktrees
-from beads_workers.kinds import Looked, SourceKind
+from beads_workers.kinds import DoctorInput, SourceKind
 from beads_workers.options import TRUST_NO_AGENT, Options, Resolved
 from beads_workers.registry import kind_of, service
 from beads_workers.runtime.project import STATE_FOLDER
@@ -260,7 +260,7 @@ class FleetPlan:
         )
 
     @cached_property
-    def looked(self) -> Looked:
+    def doctor_input(self) -> DoctorInput:
         """Input of the checks of a kind of source."""
         settings = self.prepared or self.plain
         if settings is None and (tracker := met(self.tracker)) is not None:
@@ -268,7 +268,7 @@ class FleetPlan:
             settings = fleet.settings_of(
                 self.resolved, tracker, Work(), self.issues, owned=False, tracing=None
             )
-        return Looked(self.resolved, self.state, settings)
+        return DoctorInput(self.resolved, self.state, settings)
 
 
 def what_to_type() -> str:

@@ -11,7 +11,7 @@ from beads_workers.core.base import limits
 from beads_workers.core.base.model import value
 from beads_workers.core.base.text import counted, size
 from beads_workers.exits import EXIT_ERROR, EXIT_USAGE
-from beads_workers.ui.words import duration
+from beads_workers.ui.time_text import duration
 
 T = TypeVar("T")
 

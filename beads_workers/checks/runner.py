@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from beads_workers.checks.condition import (
     PATIENCE_SECONDS,
-    Asked,
+    CheckedBy,
     Condition,
     Found,
     Stage,
@@ -102,12 +102,12 @@ def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condit
     Checks that wait for other programs begin at once. If the caller stops at a failure, no further
     check begins. Checks that an option lifts are skipped.
     """
-    asked = [each for each in conditions() if each.asked is not Asked.BY_DOCTOR]
+    asked = [each for each in conditions() if each.asked is not CheckedBy.BY_DOCTOR]
     asked = [each for each in asked if not _is_lifted(each, plan)]
     for first in [each for each in asked if each.stage is Stage.TRUST]:
         yield from ((first, check) for check in listed(first.look(plan)))
         asked.remove(first)
-    beside = {each: _job(each, plan) for each in asked if each.asked is Asked.BESIDE}
+    beside = {each: _job(each, plan) for each in asked if each.asked is CheckedBy.BESIDE}
     for job in beside.values():
         threading.Thread(target=job.run, daemon=True).start()
     began = time.monotonic()
@@ -123,7 +123,7 @@ def start_checks(plan: FleetPlan, *, last: bool = True) -> Iterator[tuple[Condit
         yield from ((condition, each) for each in job.checks)
 
 
-_BY_START = (Asked.BY_START, Asked.AT_THE_END)
+_BY_START = (CheckedBy.BY_START, CheckedBy.AT_THE_END)
 
 
 def _job(condition: Condition, plan: FleetPlan) -> ScheduledCheck:
@@ -131,7 +131,7 @@ def _job(condition: Condition, plan: FleetPlan) -> ScheduledCheck:
 
 
 def _is_lifted(condition: Condition, plan: FleetPlan) -> bool:
-    if condition.asked is Asked.AT_THE_END:
+    if condition.asked is CheckedBy.AT_THE_END:
         return plan.options.skip_base_check
     by_name = condition.lifted_by == skip(condition.name)
     return by_name and condition.name in plan.options.skip_check

@@ -21,7 +21,7 @@ from beads_workers.core.base.model import Filters
 from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.base.source import Calls, ClaimingSource, HeldElsewhere, SourceError
 from beads_workers.core.base.text import counted, printable, some
-from beads_workers.kinds import Looked
+from beads_workers.kinds import DoctorInput
 from beads_workers.runtime import sessions
 from beads_workers.runtime.abandoned import claims_of_runs
 from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
@@ -29,7 +29,7 @@ from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
 from beads_workers.trackers.bd.source import Listings, held_elsewhere
 from beads_workers.trackers.bd.tracker import BdFeatures, BdTracker, object_of
-from beads_workers.ui.words import duration
+from beads_workers.ui.time_text import duration
 
 ACTOR = "beads-workers/doctor"
 CALL_SECONDS = 5.0
@@ -53,17 +53,17 @@ WITHDRAWN = ("1.0.5", "1.2.0", "1.2.1")
 """Releases of beads that their authors withdrew."""
 
 
-def tracker(looked: Looked) -> list[Check]:
+def tracker(doctor_input: DoctorInput) -> list[Check]:
     """Report on any tracker: whether it answers, how fast, and its issues."""
-    fleet = looked.fleet
+    fleet = doctor_input.fleet
     if fleet is None:
         return []
     return _listed(fleet, "", lambda error: fail("tracker", printable(str(error)), error.hint))
 
 
-def embedded(looked: Looked) -> list[Check]:
+def embedded(doctor_input: DoctorInput) -> list[Check]:
     """Report on the built-in tracker of this fleet."""
-    fleet = looked.fleet
+    fleet = doctor_input.fleet
     assert fleet is not None, "its tracker was found"
     return _listed(fleet, "built-in, ", lambda error: cannot_open(Path(fleet.tracker), error))
 
@@ -120,9 +120,9 @@ def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[
 # --- bd ---------------------------------------------------------------------------------------
 
 
-def bd(looked: Looked) -> list[Check]:
+def bd(doctor_input: DoctorInput) -> list[Check]:
     """Report on beads: its program, its database, and obstacles."""
-    fleet = looked.fleet
+    fleet = doctor_input.fleet
     assert fleet is not None, "its tracker was found"
     place = Path(fleet.tracker)
     return _bd(fleet, place)

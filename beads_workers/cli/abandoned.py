@@ -16,10 +16,10 @@ from beads_workers.core.base.source import (
     Action,
     ClaimingSource,
     Result,
-    Seen,
     Settled,
     Settlement,
     SourceError,
+    TrackedIssue,
 )
 from beads_workers.core.base.text import json_line, printable
 from beads_workers.errors import CommandError
@@ -88,7 +88,7 @@ def release_stale(
         raise CommandError(text, "'beads-workers why ISSUE' says what it is", EXIT_UNKNOWN)
 
 
-def _opened(settings: FleetSettings, seen: Seen) -> Settled:
+def _opened(settings: FleetSettings, seen: TrackedIssue) -> Settled:
     """Open the issue in the name that holds it, if nothing has changed meanwhile."""
     wanted = Settlement(Action.RELEASE, seen.issue_id, read_first=True, handed_over=True)
     with closing(open_source(settings, seen.assignee or "beads-workers/release")) as source:

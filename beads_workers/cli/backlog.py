@@ -23,7 +23,7 @@ from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER
 from beads_workers.ui.backlog import IssueBacklog, as_json, backlog, grouped, lines, titles_of
 from beads_workers.ui.words import State
-from beads_workers.views.background import Beside
+from beads_workers.views.background import BackgroundAnswer
 
 if TYPE_CHECKING:
     from beads_workers.ui.viewer import Fields
@@ -113,8 +113,8 @@ class BacklogWatch:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._listing: Beside[_Listing] = Beside()
-        self._known: Beside[IssueBacklog] = Beside()
+        self._listing: BackgroundAnswer[_Listing] = BackgroundAnswer()
+        self._known: BackgroundAnswer[IssueBacklog] = BackgroundAnswer()
         self._hurried = 0
         """Number of times that somebody did not want to wait."""
         self._source: Source | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from beads_workers.checks.condition import Asked, Condition, Stage
+from beads_workers.checks.condition import CheckedBy, Condition, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, Grade
 from beads_workers.checks.runner import start_checks
@@ -68,7 +68,7 @@ def to_json(check: Check) -> dict[str, str]:
 
 
 def _say(condition: Condition, check: Check) -> None:
-    if check.status is Grade.OK and condition.asked is not Asked.AT_THE_END:
+    if check.status is Grade.OK and condition.asked is not CheckedBy.AT_THE_END:
         return  # A passed check is printed only if the user had to wait for it.
     print(_line(check.status.value, check.name, check.text), file=sys.stderr)
     if check.status is Grade.WARN and (check.hint or check.remedy):

@@ -1,8 +1,8 @@
 """Commands that send one request of the same name to a running fleet, and print the answer.
 
-Each entry of ``registry.COMMANDS["cli.control_requests"]`` becomes a command here. It sends the request
-``bw.NAME``, which is a file of ``core.requests``, or, as for ``pause`` and ``resume``, an event of
-``core.schedule.events`` (read by ``runtime.control_socket``).
+Each entry of ``registry.COMMANDS["cli.control_requests"]`` becomes a command here. It sends the
+request ``bw.NAME``, which is a file of ``core.requests``, or, as for ``pause`` and ``resume``, an
+event of ``core.schedule.events`` (read by ``runtime.control_socket``).
 """
 
 from __future__ import annotations

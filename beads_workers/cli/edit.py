@@ -25,7 +25,7 @@ from beads_workers.exits import EXIT_USAGE
 
 if TYPE_CHECKING:
     from beads_workers.core.base.model import IssueId
-    from beads_workers.core.base.source import EditableSource, Seen
+    from beads_workers.core.base.source import EditableSource, TrackedIssue
 
 Issue = Annotated[
     str,
@@ -278,7 +278,7 @@ def _wire(issue_id: str, other: IssueId, change: IssueEdit, *, as_json: bool) ->
 # --- what they share --------------------------------------------------------------------------
 
 
-def _seen(tracker: EditableSource, wanted: Sequence[str]) -> list[Seen]:
+def _seen(tracker: EditableSource, wanted: Sequence[str]) -> list[TrackedIssue]:
     """Return the issues as they are; raise ``CommandError`` if one is missing."""
     from beads_workers.core.base.model import IssueId
 
@@ -290,7 +290,7 @@ def _seen(tracker: EditableSource, wanted: Sequence[str]) -> list[Seen]:
     return [found[each] for each in ids]
 
 
-def _free(seen: list[Seen]) -> list[Seen]:
+def _free(seen: list[TrackedIssue]) -> list[TrackedIssue]:
     """Return issues that are to end; raise ``NotDone`` if a fleet holds one, before any is
     written."""
     from beads_workers.trackers.settlement_rules import Ownership, refuse_held
@@ -300,7 +300,7 @@ def _free(seen: list[Seen]) -> list[Seen]:
     return seen
 
 
-def _typed(tracker: EditableSource, seen: Seen) -> IssueEdit:
+def _typed(tracker: EditableSource, seen: TrackedIssue) -> IssueEdit:
     """Return what the person changes in the editor: the first line is the title."""
     known = tracker.read([seen.issue_id])[seen.issue_id]
     before = f"{known.title}\n\n{known.description}".rstrip() + "\n"
@@ -314,7 +314,7 @@ def _typed(tracker: EditableSource, seen: Seen) -> IssueEdit:
     return IssueEdit(title=title.strip(), description=description.strip())
 
 
-def _warn_at_work(tracker: EditableSource, seen: Seen, what: str) -> None:
+def _warn_at_work(tracker: EditableSource, seen: TrackedIssue, what: str) -> None:
     """Say what the attempt under way makes of it, unless its own agent asks."""
     from beads_workers.trackers.settlement_rules import IN_PROGRESS, is_held_by, other_run
 
@@ -323,7 +323,7 @@ def _warn_at_work(tracker: EditableSource, seen: Seen, what: str) -> None:
         warn(f"{printable(seen.issue_id)} is being worked on ({run}): that attempt {what}")
 
 
-def _warn_of_branches(gone: Sequence[Seen]) -> None:
+def _warn_of_branches(gone: Sequence[TrackedIssue]) -> None:
     """Name branches with work that now lands only if somebody merges it."""
     from beads_workers.cli.client import find_state_directory
     from beads_workers.worktrees.records import Records
@@ -335,7 +335,12 @@ def _warn_of_branches(gone: Sequence[Seen]) -> None:
 
 
 def _tell(
-    what: str, done: Sequence[Seen], others: Sequence[Seen], why: str, *, as_json: bool
+    what: str,
+    done: Sequence[TrackedIssue],
+    others: Sequence[TrackedIssue],
+    why: str,
+    *,
+    as_json: bool,
 ) -> None:
     if as_json:
         print(json_line({what: [each.issue_id for each in done]}))

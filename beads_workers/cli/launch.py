@@ -40,7 +40,7 @@ from beads_workers.ui.lines import (
     to_decide,
     with_budget,
 )
-from beads_workers.ui.words import duration
+from beads_workers.ui.time_text import duration
 
 # --- summary -------------------------------------------------------------------------------------
 # The lines at the end of a run: the issues, the cost, and the next step.

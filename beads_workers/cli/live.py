@@ -20,7 +20,7 @@ from beads_workers.cli.person import signed
 from beads_workers.cli.why import why_lines
 from beads_workers.core.base.text import counted, printable
 from beads_workers.ui import bindings, theme, viewer
-from beads_workers.ui.attempt_view import about
+from beads_workers.ui.attempt_view import sections
 from beads_workers.ui.dashboard import (
     RUN_STYLES,
     draw,
@@ -33,7 +33,7 @@ from beads_workers.ui.panels import sentences, text_columns
 from beads_workers.ui.terminal import Events, Terminal
 from beads_workers.ui.wrapping import Wrapping
 from beads_workers.views.attempt_files import save
-from beads_workers.views.background import AttemptReader, Beside, LogTail
+from beads_workers.views.background import AttemptReader, BackgroundAnswer, LogTail
 
 # Input: snapshots and keys. Output: frames and requests. The dashboard is a client like any other:
 # if it is slow, stopped or killed, the fleet does not notice.
@@ -118,7 +118,7 @@ class _Live:
         self._attempts = AttemptReader(run_folder, why_lines, replay=role is viewer.Role.REPLAY)
         self._backlog = BacklogWatch(run_folder("-").parent.parent)
         self._wrapping = Wrapping()
-        self._saving: Beside[str] = Beside()
+        self._saving: BackgroundAnswer[str] = BackgroundAnswer()
         self._saves = 0
         """Number of texts that a person had saved so far."""
         self._awaits_save = False
@@ -126,7 +126,7 @@ class _Live:
         self._theme = theme.named(os.environ)
         self._renderer = viewer.Renderer()
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-        self._look = viewer.Look(role, unicode=unicode)
+        self._look = viewer.Screen(role, unicode=unicode)
         self._picture = Group()
         self._mouse = os.environ.get(MOUSE_VARIABLE, "") != "0"
         self._lines: list[str] = []
@@ -192,34 +192,34 @@ class _Live:
 
     def _read(self, snapshot: Message, columns: int) -> None:
         """Read the text that is shown, as far as it is known without waiting."""
-        look = self._look
-        if look.in_attempt and look.opened is not None:
-            view = self._attempts.view(look.opened, snapshot)
-            look = replace(look, view=view, opened=view.pin)
-        log = self._section(look, snapshot, columns)
-        if look.in_attempt and look.wrap and look.pane is not viewer.Pane.ABOUT:
-            log = self._wrapping.of(log, text_columns(look, columns))
-        self._look = viewer.placed(look, log)
+        screen = self._look
+        if screen.in_attempt and screen.opened is not None:
+            view = self._attempts.view(screen.opened, snapshot)
+            screen = replace(screen, view=view, opened=view.pin)
+        log = self._section(screen, snapshot, columns)
+        if screen.in_attempt and screen.wrap and screen.pane is not viewer.Pane.ABOUT:
+            log = self._wrapping.of(log, text_columns(screen, columns))
+        self._look = viewer.placed(screen, log)
 
-    def _section(self, look: viewer.Look, snapshot: Message, columns: int) -> viewer.ShownLog:
-        view = look.view
-        if look.in_attempt and look.opened is not None and not look.opened.number:
+    def _section(self, screen: viewer.Screen, snapshot: Message, columns: int) -> viewer.ShownLog:
+        view = screen.view
+        if screen.in_attempt and screen.opened is not None and not screen.opened.number:
             log = viewer.ShownLog("no attempt of it is known (yet)")
         else:
-            log = self._log(look, snapshot)
-        if view is None or look.pane not in viewer.ATTEMPT or look.pane is viewer.Pane.LOG:
+            log = self._log(screen, snapshot)
+        if view is None or screen.pane not in viewer.ATTEMPT or screen.pane is viewer.Pane.LOG:
             return log
-        if look.pane is viewer.Pane.DIFF:
+        if screen.pane is viewer.Pane.DIFF:
             lines = self._attempts.diff(view, snapshot)
             return viewer.ShownLog("git is asked ...", lines or ())
         why = self._attempts.why(view.pin.issue_id, snapshot)
-        sections = about(view, why if why is not None else ["the tracker is asked ..."])
-        return viewer.ShownLog("", list(sentences(sections, text_columns(look, columns))))
+        found = sections(view, why if why is not None else ["the tracker is asked ..."])
+        return viewer.ShownLog("", list(sentences(found, text_columns(screen, columns))))
 
-    def _log(self, look: viewer.Look, snapshot: Message) -> viewer.ShownLog:
+    def _log(self, screen: viewer.Screen, snapshot: Message) -> viewer.ShownLog:
         try:
             # Of an open attempt in each section: its lines have the times at which they came.
-            return self._logs.read(look, snapshot)
+            return self._logs.read(screen, snapshot)
         except OSError as error:
             return viewer.ShownLog(f"it cannot be read: {error.strerror}")
 

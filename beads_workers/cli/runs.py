@@ -19,7 +19,7 @@ from beads_workers.cli.client import find_state_directory
 from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.endings import how_it_ended
-from beads_workers.ui.words import moment
+from beads_workers.ui.time_text import moment
 
 if TYPE_CHECKING:
     from beads_workers.runtime.run_directory import RunDirectory

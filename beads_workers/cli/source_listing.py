@@ -22,7 +22,7 @@ from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.project import STATE_FOLDER
 
 if TYPE_CHECKING:
-    from beads_workers.core.base.source import EditableSource, NotDone, Seen, Source
+    from beads_workers.core.base.source import EditableSource, NotDone, Source, TrackedIssue
     from beads_workers.trackers.bd.tracker import BdRow
     from beads_workers.trackers.issue import TrackerIssue
 
@@ -229,7 +229,7 @@ def _as_listed(row: BdRow) -> Listed:
     return shown, row.original
 
 
-def _issue(seen: Seen) -> Listed:
+def _issue(seen: TrackedIssue) -> Listed:
     """Return an issue in the form of the built-in tracker's issues."""
     from beads_workers.core.base.ready import PARENT_CHILD
     from beads_workers.trackers.issue import Dependency, TrackerIssue, to_object

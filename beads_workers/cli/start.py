@@ -34,7 +34,7 @@ from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.options import Options, Typed, given
 from beads_workers.runtime.processes import NOT_KEPT, outlive_output
-from beads_workers.ui.words import clock, moment
+from beads_workers.ui.time_text import clock, moment
 
 if TYPE_CHECKING:
     from beads_workers.cli.launch import Launch, WatchResult

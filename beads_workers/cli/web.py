@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from beads_workers.runtime.journal_file import JournalTail
     from beads_workers.ui.viewer import PageCard
     from beads_workers.ui.web import WebServer
-    from beads_workers.ui.web_shown import Message, Shown
+    from beads_workers.ui.web_state import Message, PageState
 
 UNREAD_SECONDS = 24 * 3600.0
 """Time that the server of ``start --web`` outlives its run at most, unless another one begins.
@@ -146,7 +146,7 @@ class PageFeed:
     def __init__(
         self,
         directory: Path,
-        shown: Shown,
+        shown: PageState,
         lifetime: Lifetime | None,
         note: Callable[[float | None], bool] = lambda until: True,
     ) -> None:
@@ -259,7 +259,7 @@ class PageFeed:
         self._read_journal()
 
     def _read_journal(self) -> None:
-        from beads_workers.ui.web_shown import ended_attempts
+        from beads_workers.ui.web_state import ended_attempts
 
         if self._tail is not None:
             try:
@@ -427,11 +427,11 @@ class Server:
     """
 
     def __init__(self, directory: Path, port: int, *, controls: bool, beside: bool = False) -> None:
-        from beads_workers.ui.web_shown import Shown
+        from beads_workers.ui.web_state import PageState
 
         directory.mkdir(parents=True, exist_ok=True)
         self._file = file = directory / live_page.FILE
-        self._directory, self.shown = directory, Shown()
+        self._directory, self.shown = directory, PageState()
         self._lock = _locked(file)
         before, key = _kept(file)
         os.fchmod(self._lock, 0o600)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.errors import CommandError
-from beads_workers.ui.attempt_view import AttemptView, Pin, about, actions, now, running
+from beads_workers.ui.attempt_view import AttemptView, Pin, actions, now, running, sections
 from beads_workers.ui.web import Body
-from beads_workers.ui.web_shown import Message, Shown
+from beads_workers.ui.web_state import Message, PageState
 from beads_workers.views import logs
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Query = Mapping[str, str]
 class PageAnswers:
     """Answers to what a page asks; None if there is no such thing."""
 
-    def __init__(self, directory: Path, shown: Shown) -> None:
+    def __init__(self, directory: Path, shown: PageState) -> None:
         from beads_workers.runtime.run_directory import RunDirectory
 
         self._directory, self._shown = directory, shown
@@ -237,7 +237,7 @@ WHAT: Mapping[str, Callable[[PageAnswers, Query], Message | Body | None]] = {
 
 def attempt_json(view: AttemptView, snapshot: Mapping[str, Any] | None) -> Message:
     """Return an attempt as the page draws it; ``sections``: headings, and lines safe to show."""
-    sections = [(heading, lines) for heading, lines in about(view, ()) if lines]
+    found = [(heading, lines) for heading, lines in sections(view, ()) if lines]
     return {
         "pin": pin_json(view.pin),
         "title": view.title,
@@ -246,7 +246,7 @@ def attempt_json(view: AttemptView, snapshot: Mapping[str, Any] | None) -> Messa
         "seconds": view.tried.attempt.seconds if view.tried else 0.0,
         "now": now(view.pin, snapshot) if snapshot else "",
         "runs": bool(snapshot and running(view.pin, snapshot)),
-        "sections": sections,
+        "sections": found,
         "attempts": [pin_json(each.pin) for each in view.attempts],
         "actions": [
             {"button": each.button, "label": each.label, "control": each.control}

@@ -22,7 +22,7 @@ from beads_workers.core.base.facts import NO_FLEET, Facts, IssueFacts, facts_of
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.plain import from_plain
 from beads_workers.core.base.settings import FleetSettings
-from beads_workers.core.base.source import Seen, Source, SourceError
+from beads_workers.core.base.source import Source, SourceError, TrackedIssue
 from beads_workers.core.base.text import json_line, printable
 from beads_workers.core.records.journal import Checkpointed
 from beads_workers.core.records.landing import Add, ahead_of, ahead_text
@@ -34,8 +34,8 @@ from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sources import open_source
 from beads_workers.ui.reasons import Cause, Picture, Reason, chain, explain, headline
+from beads_workers.ui.time_text import clock
 from beads_workers.ui.why import Overview, issue_lines, overview_lines, survey
-from beads_workers.ui.words import clock
 
 # --- dependency look-up --------------------------------------------------------------------------
 # What is known of issues: in the tracker, with everything they wait for, and without a fleet in the
@@ -50,8 +50,8 @@ DONE = ("closed", "tombstone")
 
 
 def look_down(
-    source: Source, issue_ids: Iterable[IssueId], known: Iterable[Seen] = ()
-) -> dict[IssueId, Seen]:
+    source: Source, issue_ids: Iterable[IssueId], known: Iterable[TrackedIssue] = ()
+) -> dict[IssueId, TrackedIssue]:
     """Return these issues, the issues they wait for and their parents, down to the roots.
 
     ``known``: issues that were read just now. Raise ``SourceError``.
@@ -71,7 +71,7 @@ def look_down(
     return seen
 
 
-def _unknown_blockers(seen: Iterable[Seen], asked: set[IssueId]) -> list[IssueId]:
+def _unknown_blockers(seen: Iterable[TrackedIssue], asked: set[IssueId]) -> list[IssueId]:
     """Return unknown issues that block these; nothing blocks a finished issue."""
     named = (i for s in seen if s.status not in DONE for i in (*s.waits_for, *s.parents))
     return [i for i in dict.fromkeys(named) if i not in asked]
@@ -151,8 +151,8 @@ def why(
 class TrackerLook:
     """Answers of the tracker, or why it could not be read. ``listed``: the whole backlog."""
 
-    seen: dict[IssueId, Seen] = field(default_factory=dict)
-    listed: tuple[Seen, ...] = ()
+    seen: dict[IssueId, TrackedIssue] = field(default_factory=dict)
+    listed: tuple[TrackedIssue, ...] = ()
     ready: frozenset[IssueId] | None = None
     error: str = ""
     hint: str = ""

@@ -278,8 +278,11 @@ _dumps = json.JSONEncoder().encode
 
 
 def preparation(task: Task, settings: WorkerSettings, *, delivers: bool = False) -> str:
-    """Return the input of a PREPARE step, as JSON: ``worktrees.orders.Preparation``. ``delivers``: a
-    DELIVER step asks what the command changed; an agent's attempt looks itself as it begins."""
+    """Return the input of a PREPARE step, as JSON: ``worktrees.orders.Preparation``.
+
+    ``delivers``: a DELIVER step asks what the command changed; an agent's attempt looks itself as
+    it begins.
+    """
     assert settings.work.worktrees is not None
     fields = {
         "worktrees": to_plain(settings.work.worktrees),

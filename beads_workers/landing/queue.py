@@ -1,4 +1,4 @@
-"""The strategy of landing, without git or processes: which tree is gated next, and what lands.
+"""The merge queue, without git or processes: orders trains, bisects red ones, says what lands.
 
 A *train* is a row of branches, merged one upon the other on top of what has landed. Its *places*
 are trees: place 0 is the tip as it was when the train was built, place ``k`` has the first ``k``

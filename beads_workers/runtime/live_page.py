@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from beads_workers.runtime.locks import is_locked
-from beads_workers.ui.words import clock
+from beads_workers.ui.time_text import clock
 
 FILE = "web.json"
 

@@ -22,7 +22,7 @@ from beads_workers.core.base.settings import NOTIFY_DESKTOP
 from beads_workers.core.records.journal import Entry
 from beads_workers.core.views.snapshot import Board
 from beads_workers.ui.notices import Notice, Notices, environment
-from beads_workers.ui.words import moment
+from beads_workers.ui.time_text import moment
 
 QUEUE_MAX = 20
 """Number of notices that may wait. Further notices are dropped, and noted in the log."""

@@ -23,7 +23,7 @@ from beads_workers.core.base.model import (
     value,
 )
 from beads_workers.core.base.ready import BLOCKS, HIDDEN_KEYS, PARENT_CHILD, UNTIL_CLOSED
-from beads_workers.core.base.source import Seen
+from beads_workers.core.base.source import TrackedIssue
 from beads_workers.core.base.times import parse_duration
 from beads_workers.core.base.traces import KEY
 from beads_workers.trackers.settlement_rules import OPEN, TOMBSTONE
@@ -156,9 +156,9 @@ def from_object(fields: Mapping[str, Any], left_out: list[str] | None = None) ->
     )
 
 
-def to_seen(issue: TrackerIssue) -> Seen:
+def to_seen(issue: TrackerIssue) -> TrackedIssue:
     """Return the issue as it is shown to a person who asks."""
-    return Seen(
+    return TrackedIssue(
         issue_id=IssueId(issue.id),
         title=issue.title,
         status=issue.status,

@@ -12,7 +12,7 @@ from beads_workers.core.base.text import counted, in_one_line, printable
 from beads_workers.core.records.journal import AccountClosed
 from beads_workers.core.records.receipts import INDEPENDENT, SHA_CHARS, Receipt
 from beads_workers.ui import words
-from beads_workers.ui.words import clock, duration
+from beads_workers.ui.time_text import clock, duration
 
 DAY_SECONDS = 86_400
 COMMITS_NAMED = 5

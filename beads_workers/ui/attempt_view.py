@@ -17,7 +17,8 @@ from beads_workers.core.base.text import printable
 from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.core.views.history import CUT_OFF, RUNNING, Attempt, History, LandingHistory
 from beads_workers.ui.agents import receipt_lines, used
-from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS, clock, duration
+from beads_workers.ui.time_text import clock, duration
+from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS
 
 Fields = Mapping[str, Any]
 """A snapshot, or a row of one."""
@@ -354,7 +355,7 @@ def stamp(issue_id: str, snapshot: Fields) -> tuple[Any, ...]:
 # --- all about it --------------------------------------------------------------------------------
 
 
-def about(view: AttemptView, why: Sequence[str]) -> Iterator[tuple[Heading, list[str]]]:
+def sections(view: AttemptView, why: Sequence[str]) -> Iterator[tuple[Heading, list[str]]]:
     """Yield what there is to read about an attempt beside its log and its diff.
 
     These are: why the issue stands where it stands (``why``: lines of that command), the receipt,

@@ -20,10 +20,11 @@ from typing import Any
 from beads_workers.core.base.causes import OBJECT, ROW, cause_of, folded
 from beads_workers.core.base.facts import IssueFacts
 from beads_workers.core.base.model import PRIORITY_DEFAULT, IssueId, value
-from beads_workers.core.base.source import Seen
+from beads_workers.core.base.source import TrackedIssue
 from beads_workers.core.base.text import columns, counted, printable
 from beads_workers.ui.reasons import OF_THE_FLEET, Cause, Picture, Reason, blockers, epoch, explain
-from beads_workers.ui.words import DID_NOT_LAND, ORDER_NAMES, STATE_TITLES, State, clock, duration
+from beads_workers.ui.time_text import clock, duration
+from beads_workers.ui.words import DID_NOT_LAND, ORDER_NAMES, STATE_TITLES, State
 
 _STATES = {
     Cause.ASKED: State.NEEDS_YOU,
@@ -186,13 +187,13 @@ def _row(issue_id: IssueId, picture: Picture, title: str) -> IssueRow:
     )
 
 
-def _state(reason: Reason, seen: Seen | None) -> State:
+def _state(reason: Reason, seen: TrackedIssue | None) -> State:
     if reason.cause is Cause.STATUS and seen is not None and seen.status == "blocked":
         return State.BLOCKED  # A person said so, and named no issue.
     return _STATES.get(reason.cause, State.LEFT_ALONE)
 
 
-def _at(reason: Reason, seen: Seen | None) -> float | None:
+def _at(reason: Reason, seen: TrackedIssue | None) -> float | None:
     if reason.cause is Cause.CLOSED and seen is not None:
         return epoch(seen.closed_at)
     return reason.until if reason.cause in (Cause.COOLING, Cause.DEFERRED) else None

@@ -29,7 +29,6 @@ from beads_workers.ui.viewer import (
     Faster,
     Fields,
     Leave,
-    Look,
     LookAgain,
     Mouse,
     OtherTheme,
@@ -41,6 +40,7 @@ from beads_workers.ui.viewer import (
     Role,
     Save,
     SayPage,
+    Screen,
     ShownLog,
     Wish,
     Writing,
@@ -56,7 +56,7 @@ from beads_workers.ui.words import ORDER_NAMES
 
 # --- the table -----------------------------------------------------------------------------------
 
-Action = Callable[[Look, Fields, int], Pressed]
+Action = Callable[[Screen, Fields, int], Pressed]
 """View, snapshot and rows of a page -> the new view, and a wish or None."""
 
 EVERYWHERE = frozenset(Pane)
@@ -196,37 +196,37 @@ def buttons_table() -> str:
 # --- keys ----------------------------------------------------------------------------------------
 
 
-def press(look: Look, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed:
+def press(screen: Screen, key: str, snapshot: Fields, page_rows: int = 8) -> Pressed:
     """Apply a key: return the new view, and a wish or None."""
-    if look.question is not None:
-        wish = look.question.answers.get(key)
-        return replace(look, question=None, message="" if wish else "left as it is"), wish
-    look = replace(look, message="")
-    if look.typed is not None and look.naming:
-        return _name(look, look.typed, key, snapshot, page_rows)
-    if look.typed is not None and look.writing is not None:
-        return _write(look, look.writing, look.typed, key)
-    if look.typed is not None:
-        return _type(look, look.typed, key, page_rows), None
-    if (act := _ACTIONS.get((look.role, look.pane, key))) is not None:
-        return act(look, snapshot, page_rows)
-    if len(key) == 1 and look.role is not Role.REPLAY:
-        look = replace(look, message=f"{key} does nothing here; ? shows the keys")
-    return look, None
+    if screen.question is not None:
+        wish = screen.question.answers.get(key)
+        return replace(screen, question=None, message="" if wish else "left as it is"), wish
+    screen = replace(screen, message="")
+    if screen.typed is not None and screen.naming:
+        return _name(screen, screen.typed, key, snapshot, page_rows)
+    if screen.typed is not None and screen.writing is not None:
+        return _write(screen, screen.writing, screen.typed, key)
+    if screen.typed is not None:
+        return _type(screen, screen.typed, key, page_rows), None
+    if (act := _ACTIONS.get((screen.role, screen.pane, key))) is not None:
+        return act(screen, snapshot, page_rows)
+    if len(key) == 1 and screen.role is not Role.REPLAY:
+        screen = replace(screen, message=f"{key} does nothing here; ? shows the keys")
+    return screen, None
 
 
-def point(look: Look, at: tuple[Part, str], snapshot: Fields, rows: int = 8) -> Pressed:
+def point(screen: Screen, at: tuple[Part, str], snapshot: Fields, rows: int = 8) -> Pressed:
     """Apply a click on a row of a list: choose it; open it if it was chosen already.
 
     A click answers no question and ends no typing.
     """
     part, key = at
-    if look.question is not None or look.typed is not None:
-        return look, None
-    look = replace(look, message="")
-    if (look.part, look.chosen.get(part)) == (part, key):
-        return _attempt(look, snapshot, rows)
-    return replace(look, part=part, chosen={**look.chosen, part: key}), None
+    if screen.question is not None or screen.typed is not None:
+        return screen, None
+    screen = replace(screen, message="")
+    if (screen.part, screen.chosen.get(part)) == (part, key):
+        return _attempt(screen, snapshot, rows)
+    return replace(screen, part=part, chosen={**screen.chosen, part: key}), None
 
 
 # --- moving and looking ---
@@ -237,120 +237,120 @@ WHEEL_ROWS = 3
 
 
 def _step(by: int, *, pages: bool = False) -> Action:
-    return lambda look, snapshot, rows: (
-        _move(look, by * (rows if pages else 1), snapshot, rows),
+    return lambda screen, snapshot, rows: (
+        _move(screen, by * (rows if pages else 1), snapshot, rows),
         None,
     )
 
 
-def _move(look: Look, by: int, snapshot: Fields, rows: int) -> Look:
-    match look.pane:
+def _move(screen: Screen, by: int, snapshot: Fields, rows: int) -> Screen:
+    match screen.pane:
         case Pane.HELP:
-            last = len(help_lines(look.role)) - rows
-            return replace(look, top=max(0, min(look.top + by, last)))
+            last = len(help_lines(screen.role)) - rows
+            return replace(screen, top=max(0, min(screen.top + by, last)))
         case Pane.PAGE:
-            return look
+            return screen
         case Pane.LOG | Pane.DIFF | Pane.ABOUT:
-            return _scroll(look, by, rows)
-    listed = rows_of(look, snapshot, look.part)
+            return _scroll(screen, by, rows)
+    listed = rows_of(screen, snapshot, screen.part)
     if not listed:
-        return look
-    at = min(max(0, chosen_at(look, listed, look.part) + by), len(listed) - 1)
-    return replace(look, chosen={**look.chosen, look.part: key_of(look.part, listed[at])})
+        return screen
+    at = min(max(0, chosen_at(screen, listed, screen.part) + by), len(listed) - 1)
+    return replace(screen, chosen={**screen.chosen, screen.part: key_of(screen.part, listed[at])})
 
 
-def _scroll(look: Look, by: int, rows: int) -> Look:
+def _scroll(screen: Screen, by: int, rows: int) -> Screen:
     """Scroll a log: away from its end it stands still, at its end it is followed again."""
-    if (log := look.log) is None:
-        return look
+    if (log := screen.log) is None:
+        return screen
     page = min(log.first + rows, log.end)
-    end = (log.end if look.log_end is None else max(look.log_end, page)) + by
+    end = (log.end if screen.log_end is None else max(screen.log_end, page)) + by
     end = max(end, page)
-    return replace(look, log_end=None if end >= log.end else end, log_found=None)
+    return replace(screen, log_end=None if end >= log.end else end, log_found=None)
 
 
 def _pane(pane: Pane) -> Action:
-    return lambda look, _snapshot, _rows: (_open(look, pane), None)
+    return lambda screen, _snapshot, _rows: (_open(screen, pane), None)
 
 
-def _open(look: Look, pane: Pane) -> Look:
+def _open(screen: Screen, pane: Pane) -> Screen:
     """Open a pane; the key of the open pane leads back."""
-    return _close(look) if look.pane is pane else _show(look, pane)
+    return _close(screen) if screen.pane is pane else _show(screen, pane)
 
 
-def _show(look: Look, pane: Pane) -> Look:
-    part = OWN_PARTS.get(pane, look.part)
+def _show(screen: Screen, pane: Pane) -> Screen:
+    part = OWN_PARTS.get(pane, screen.part)
     if pane is Pane.FLEET and part in PANES:
         part = Part.WORKERS
-    look = replace(_unread(look), part=part, top=0)
+    screen = replace(_unread(screen), part=part, top=0)
     if pane in (Pane.HELP, Pane.PAGE):
-        return replace(look, pane=pane, back={**look.back, pane: look.pane})
-    return replace(look, pane=pane, back={}, opened=None, view=None, full=False)
+        return replace(screen, pane=pane, back={**screen.back, pane: screen.pane})
+    return replace(screen, pane=pane, back={}, opened=None, view=None, full=False)
 
 
-def _unread(look: Look) -> Look:
+def _unread(screen: Screen) -> Screen:
     """Return the view without a text: the next one is read from its beginning, or followed."""
-    return replace(look, log=None, log_end=None, log_find="", log_found=None)
+    return replace(screen, log=None, log_end=None, log_find="", log_found=None)
 
 
-def _back(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    if look.pane in ATTEMPT and look.full:
-        return replace(look, full=False), None
-    filtered = look.find or look.states.get(look.part)
-    if look.pane is Pane.FLEET or (look.pane in OWN_PARTS and filtered):
-        finds = {pane: find for pane, find in look.finds.items() if pane is not look.pane}
+def _back(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    if screen.pane in ATTEMPT and screen.full:
+        return replace(screen, full=False), None
+    filtered = screen.find or screen.states.get(screen.part)
+    if screen.pane is Pane.FLEET or (screen.pane in OWN_PARTS and filtered):
+        finds = {pane: find for pane, find in screen.finds.items() if pane is not screen.pane}
         states = {
             part: state
-            for part, state in look.states.items()
-            if PANES.get(part, Pane.FLEET) is not look.pane
+            for part, state in screen.states.items()
+            if PANES.get(part, Pane.FLEET) is not screen.pane
         }
-        return replace(look, finds=finds, states=states), None
-    return _close(look), None
+        return replace(screen, finds=finds, states=states), None
+    return _close(screen), None
 
 
-def _attempt(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+def _attempt(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
     """Open the attempt of the chosen row, and keep it open whatever ends or begins."""
-    if look.pane not in LISTS:
-        return _close(look), None
-    if "folded" in (chosen_row(look, snapshot, look.part) or {}):
-        return replace(look, states={**look.states, look.part: "idle"}), None
-    return _opened(look, snapshot, Pane.LOG), None
+    if screen.pane not in LISTS:
+        return _close(screen), None
+    if "folded" in (chosen_row(screen, snapshot, screen.part) or {}):
+        return replace(screen, states={**screen.states, screen.part: "idle"}), None
+    return _opened(screen, snapshot, Pane.LOG), None
 
 
-def _opened(look: Look, snapshot: Fields, section: Pane) -> Look:
-    row = chosen_row(look, snapshot, look.part)
-    if row is None or (pin := pin_of(look, snapshot, row)) is None:
-        return replace(look, message="nothing has run there yet")
-    chosen = {**look.chosen, look.part: key_of(look.part, row)}
-    return _pinned(replace(look, chosen=chosen), pin, section)
+def _opened(screen: Screen, snapshot: Fields, section: Pane) -> Screen:
+    row = chosen_row(screen, snapshot, screen.part)
+    if row is None or (pin := pin_of(screen, snapshot, row)) is None:
+        return replace(screen, message="nothing has run there yet")
+    chosen = {**screen.chosen, screen.part: key_of(screen.part, row)}
+    return _pinned(replace(screen, chosen=chosen), pin, section)
 
 
-def _pinned(look: Look, pin: Pin, section: Pane) -> Look:
-    to = look.pane if look.pane in LISTS else Pane.FLEET
-    back = look.back if look.pane in ATTEMPT else dict.fromkeys(ATTEMPT, to)
-    return _at_section(replace(look, opened=pin, view=None, back=back), section)
+def _pinned(screen: Screen, pin: Pin, section: Pane) -> Screen:
+    to = screen.pane if screen.pane in LISTS else Pane.FLEET
+    back = screen.back if screen.pane in ATTEMPT else dict.fromkeys(ATTEMPT, to)
+    return _at_section(replace(screen, opened=pin, view=None, back=back), section)
 
 
-def _at_section(look: Look, section: Pane) -> Look:
+def _at_section(screen: Screen, section: Pane) -> Screen:
     """Show a section: a log is followed, the others are read from their beginning."""
     end = None if section is Pane.LOG else 0
-    return replace(_unread(look), pane=section, log_end=end)
+    return replace(_unread(screen), pane=section, log_end=end)
 
 
 def _section(section: Pane) -> Action:
     """In a list, open the chosen attempt there; in an attempt, show the section, or its log."""
 
-    def act(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-        if look.pane in LISTS:
-            return _opened(look, snapshot, section), None
-        return _at_section(look, Pane.LOG if look.pane is section else section), None
+    def act(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+        if screen.pane in LISTS:
+            return _opened(screen, snapshot, section), None
+        return _at_section(screen, Pane.LOG if screen.pane is section else section), None
 
     return act
 
 
 def _next_section(by: int) -> Action:
-    return lambda look, _snapshot, _rows: (
-        _at_section(look, ATTEMPT[(ATTEMPT.index(look.pane) + by) % len(ATTEMPT)]),
+    return lambda screen, _snapshot, _rows: (
+        _at_section(screen, ATTEMPT[(ATTEMPT.index(screen.pane) + by) % len(ATTEMPT)]),
         None,
     )
 
@@ -358,152 +358,154 @@ def _next_section(by: int) -> Action:
 def _other_attempt(by: int) -> Action:
     """Walk to the attempt of the issue before, or after."""
 
-    def act(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-        view = look.view
+    def act(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+        view = screen.view
         if view is None or view.at is None:
-            return replace(look, message="its attempts are not read yet"), None
+            return replace(screen, message="its attempts are not read yet"), None
         if (pin := view.step(by)) is None:
             which = "last" if by > 0 else "first"
-            return replace(look, message=f"this is the {which} attempt of {pin_name(look)}"), None
-        return _pinned(look, pin, look.pane), None
+            return replace(
+                screen, message=f"this is the {which} attempt of {pin_name(screen)}"
+            ), None
+        return _pinned(screen, pin, screen.pane), None
 
     return act
 
 
-def pin_name(look: Look) -> str:
+def pin_name(screen: Screen) -> str:
     """Return the issue of the open attempt."""
-    return look.opened.issue_id if look.opened is not None else ""
+    return screen.opened.issue_id if screen.opened is not None else ""
 
 
-def _needs_you(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+def _needs_you(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
     """Open what needs a person, the most pressing first; again: the next."""
     if not (issues := needing_you(snapshot)):
-        return replace(look, message="no issue needs you"), None
-    name = pin_name(look) if look.pane in ATTEMPT else ""
+        return replace(screen, message="no issue needs you"), None
+    name = pin_name(screen) if screen.pane in ATTEMPT else ""
     at = issues.index(name) + 1 if name in issues else 0
-    return _pinned(look, pin_issue(issues[at % len(issues)], snapshot), Pane.LOG), None
+    return _pinned(screen, pin_issue(issues[at % len(issues)], snapshot), Pane.LOG), None
 
 
-def _close(look: Look) -> Look:
+def _close(screen: Screen) -> Screen:
     """Leave a pane: an attempt leads back to its list, the help to where it was opened."""
-    pane = look.back.get(look.pane, Pane.FLEET)
-    return _at_section(look, pane) if pane in ATTEMPT else _show(look, pane)
+    pane = screen.back.get(screen.pane, Pane.FLEET)
+    return _at_section(screen, pane) if pane in ATTEMPT else _show(screen, pane)
 
 
-def _other_list(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return replace(look, part=Part.ENDED if look.part is Part.WORKERS else Part.WORKERS), None
+def _other_list(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(screen, part=Part.ENDED if screen.part is Part.WORKERS else Part.WORKERS), None
 
 
-def _filter(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    states = ["", *STATES[look.part]]
-    if look.pane is Pane.ISSUES:
+def _filter(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    states = ["", *STATES[screen.part]]
+    if screen.pane is Pane.ISSUES:
         # Of many states, only those that issues are in.
-        rows = issue_rows(look.backlog, snapshot, "")
-        states = [n for n in states if not n or any(map(STATES[look.part][n], rows))]
-        if look.states.get(look.part, "") not in states:
-            states.insert(0, look.states[look.part])
-    state = states[(states.index(look.states.get(look.part, "")) + 1) % len(states)]
-    return replace(look, states={**look.states, look.part: state}), None
+        rows = issue_rows(screen.backlog, snapshot, "")
+        states = [n for n in states if not n or any(map(STATES[screen.part][n], rows))]
+        if screen.states.get(screen.part, "") not in states:
+            states.insert(0, screen.states[screen.part])
+    state = states[(states.index(screen.states.get(screen.part, "")) + 1) % len(states)]
+    return replace(screen, states={**screen.states, screen.part: state}), None
 
 
-def _sort(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    if look.pane is Pane.ISSUES:
+def _sort(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    if screen.pane is Pane.ISSUES:
         names = (*ORDER_NAMES[1:], "")
-        order = names[(names.index(look.issue_order) + 1) % len(names)]
+        order = names[(names.index(screen.issue_order) + 1) % len(names)]
         message = f"issues by {order or ORDER_NAMES[0]}"
-        return replace(look, issue_order=order, message=message), None
+        return replace(screen, issue_order=order, message=message), None
     orders = ["", *ORDERS]
-    order = orders[(orders.index(look.order) + 1) % len(orders)]
-    return replace(look, order=order, message=f"workers by {order or 'name'}"), None
+    order = orders[(orders.index(screen.order) + 1) % len(orders)]
+    return replace(screen, order=order, message=f"workers by {order or 'name'}"), None
 
 
-def _theme(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return look, OtherTheme()
+def _theme(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return screen, OtherTheme()
 
 
-def _wrap(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return replace(look, wrap=not look.wrap), None
+def _wrap(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(screen, wrap=not screen.wrap), None
 
 
-def _mouse(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return look, Mouse()
+def _mouse(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return screen, Mouse()
 
 
-def _full(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return replace(look, full=not look.full), None
+def _full(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(screen, full=not screen.full), None
 
 
-def _times(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return replace(look, times=not look.times), None
+def _times(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(screen, times=not screen.times), None
 
 
 ENDINGS = {Pane.LOG: "log", Pane.DIFF: "diff", Pane.ABOUT: "txt"}
 
 
-def _save(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
+def _save(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
     """Ask for a file, and propose one in the person's own folder: the project stays clean."""
-    if (pin := look.opened) is None:
-        return look, None
+    if (pin := screen.opened) is None:
+        return screen, None
     name = re.sub(r"[^A-Za-z0-9._-]", "_", pin.issue_id)[:80].lstrip(".-") or "attempt"
-    proposed = f"~/{name}.{pin.number}.{ENDINGS[look.pane]}"
-    writing = Writing(f"save the {look.pane.value} of", "", pin.issue_id)
-    return replace(look, typed=proposed, writing=writing), None
+    proposed = f"~/{name}.{pin.number}.{ENDINGS[screen.pane]}"
+    writing = Writing(f"save the {screen.pane.value} of", "", pin.issue_id)
+    return replace(screen, typed=proposed, writing=writing), None
 
 
-def _page(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return (_close(look), None) if look.pane is Pane.PAGE else (look, SayPage())
+def _page(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return (_close(screen), None) if screen.pane is Pane.PAGE else (screen, SayPage())
 
 
-def show_page(look: Look, card: PageCard) -> Look:
+def show_page(screen: Screen, card: PageCard) -> Screen:
     """Show how to open the live page; the answer to the wish ``SayPage``."""
-    return replace(_show(look, Pane.PAGE), card=card)
+    return replace(_show(screen, Pane.PAGE), card=card)
 
 
 # --- the palette ---
 
 
-def matching(look: Look) -> list[str]:
+def matching(screen: Screen) -> list[str]:
     """Return the words of the palette here that fit what is typed, the best first."""
-    typed = (look.typed or "").strip().lower()
-    words = [word for role, pane, word in _WORDS if (role, pane) == (look.role, look.pane)]
+    typed = (screen.typed or "").strip().lower()
+    words = [word for role, pane, word in _WORDS if (role, pane) == (screen.role, screen.pane)]
     begin = [word for word in words if word.startswith(typed)]
     return begin + [word for word in words if typed in word and word not in begin]
 
 
-def _palette(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return replace(look, typed="", naming=True), None
+def _palette(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(screen, typed="", naming=True), None
 
 
-def _name(look: Look, typed: str, key: str, snapshot: Fields, rows: int) -> Pressed:
+def _name(screen: Screen, typed: str, key: str, snapshot: Fields, rows: int) -> Pressed:
     """Apply a key to the palette: Enter does the first word that fits, Tab writes it out."""
-    found = matching(look)
+    found = matching(screen)
     if key == "tab":
-        return replace(look, typed=found[0] if found else typed), None
+        return replace(screen, typed=found[0] if found else typed), None
     if key not in ("enter", "escape") and (key != "backspace" or typed):
-        return replace(look, typed=_with(typed, key)), None
-    look = replace(look, typed=None, naming=False)
+        return replace(screen, typed=_with(typed, key)), None
+    screen = replace(screen, typed=None, naming=False)
     if key != "enter" or not typed.strip():
-        return look, None
+        return screen, None
     if not found:
-        return replace(look, message=f"no command {typed.strip()!r} here; ? shows the keys"), None
-    return _WORDS[look.role, look.pane, found[0]](look, snapshot, rows)
+        return replace(screen, message=f"no command {typed.strip()!r} here; ? shows the keys"), None
+    return _WORDS[screen.role, screen.pane, found[0]](screen, snapshot, rows)
 
 
 # --- copying ---
 
 
-def _copy(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+def _copy(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
     """Ask what to copy: an id, a command about the issue, a line of the text."""
-    if (issue_id := _subject(look, snapshot)) is None:
-        return replace(look, message="nothing to copy: choose an issue"), None
+    if (issue_id := _subject(screen, snapshot)) is None:
+        return replace(screen, message="nothing to copy: choose an issue"), None
     command = f"beads-workers {_verb(issue_id, snapshot)} {shlex.quote(issue_id)}"
     answers: dict[str, Wish] = {"i": Copy("the id", issue_id), "c": Copy("the command", command)}
     line = ""
-    if look.in_attempt and (log := look.log) is not None and log.lines:
-        answers["l"] = Copy("the line", _seen_line(look, log))
+    if screen.in_attempt and (log := screen.log) is not None and log.lines:
+        answers["l"] = Copy("the line", _seen_line(screen, log))
         line = "; l the line that was found, or the last one seen"
     text = f"copy: i {issue_id}; c {command}{line}"
-    return replace(look, question=Question(text, answers)), None
+    return replace(screen, question=Question(text, answers)), None
 
 
 def _verb(issue_id: str, snapshot: Fields) -> str:
@@ -517,10 +519,10 @@ def _verb(issue_id: str, snapshot: Fields) -> str:
     return next(here, "logs")
 
 
-def _seen_line(look: Look, log: ShownLog) -> str:
+def _seen_line(screen: Screen, log: ShownLog) -> str:
     """Return the whole line in which a text was found, or else the last one on the screen."""
-    end = log.end if look.log_end is None else min(look.log_end, log.end)
-    row = end - 1 if look.log_found is None else look.log_found
+    end = log.end if screen.log_end is None else min(screen.log_end, log.end)
+    row = end - 1 if screen.log_found is None else screen.log_found
     lines = [line for begin, line in log.whole_lines() if log.first + begin <= row]
     return lines[-1].strip() if lines else ""
 
@@ -528,51 +530,55 @@ def _seen_line(look: Look, log: ShownLog) -> str:
 # --- searching ---
 
 
-def _search(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return replace(look, typed=""), None
+def _search(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(screen, typed=""), None
 
 
-def _type(look: Look, typed: str, key: str, rows: int) -> Look:
+def _type(screen: Screen, typed: str, key: str, rows: int) -> Screen:
     """Apply a key to the search text: every letter searches at once, Escape ends the search."""
-    in_log = look.pane in ATTEMPT
+    in_log = screen.pane in ATTEMPT
     if key == "enter":
-        return replace(look, typed=None)
+        return replace(screen, typed=None)
     if key == "escape":
         typed, closed = "", True
     else:
         closed = key == "backspace" and not typed
         if typed == (typed := _with(typed, key)) and not closed:
-            return look
+            return screen
     shown = None if closed else typed
     if not in_log:
-        return replace(look, typed=shown, finds={**look.finds, look.pane: typed})
-    look = replace(look, typed=shown, log_find=typed)
-    return _next_found(look, rows, 0) if typed else look
+        return replace(screen, typed=shown, finds={**screen.finds, screen.pane: typed})
+    screen = replace(screen, typed=shown, log_find=typed)
+    return _next_found(screen, rows, 0) if typed else screen
 
 
 def _next(by: int) -> Action:
-    return lambda look, _snapshot, rows: (_next_found(look, rows, by), None)
+    return lambda screen, _snapshot, rows: (_next_found(screen, rows, by), None)
 
 
-def _next_found(look: Look, rows: int, by: int) -> Look:
+def _next_found(screen: Screen, rows: int, by: int) -> Screen:
     """Find the next place below (1) or above (-1) the current one.
 
     0: the last one in a log, or the first one in another text.
     """
-    if (log := look.log) is None or not look.log_find:
-        return replace(look, message="/ looks for a text")
-    end = log.end if look.log_end is None else look.log_end
-    here = (end if by < 0 else max(0, end - rows) - 1) if look.log_found is None else look.log_found
-    places = _places(log, look.log_find)
+    if (log := screen.log) is None or not screen.log_find:
+        return replace(screen, message="/ looks for a text")
+    end = log.end if screen.log_end is None else screen.log_end
+    here = (
+        (end if by < 0 else max(0, end - rows) - 1)
+        if screen.log_found is None
+        else screen.log_found
+    )
+    places = _places(log, screen.log_find)
     if by > 0:
         place = next((each for each in places if each > here), None)
     elif by < 0:
         place = next((each for each in reversed(places) if each < here), None)
     else:
-        place = places[-1 if look.pane is Pane.LOG else 0] if places else None
+        place = places[-1 if screen.pane is Pane.LOG else 0] if places else None
     if place is None:
-        return replace(look, message=f"{look.log_find!r} is not {_WHERE[by]}")
-    shown = _scroll(replace(look, log_end=place + 1 + rows // 2), 0, rows)
+        return replace(screen, message=f"{screen.log_find!r} is not {_WHERE[by]}")
+    shown = _scroll(replace(screen, log_end=place + 1 + rows // 2), 0, rows)
     return replace(shown, log_found=place)
 
 
@@ -613,135 +619,137 @@ def can_be_undone(ask: Ask) -> bool:
     return ask.control in UNDONE_BY and len(ask.fields.get("issue_ids", ())) <= 1
 
 
-def _surely(look: Look, ask: Ask, text: str) -> Pressed:
+def _surely(screen: Screen, ask: Ask, text: str) -> Pressed:
     """Make a request, or first ask whether to, if it cannot be undone."""
     if can_be_undone(ask):
-        return look, ask
-    return replace(look, question=Question(f"{text} y yes, n no", {"y": ask})), None
+        return screen, ask
+    return replace(screen, question=Question(f"{text} y yes, n no", {"y": ask})), None
 
 
-def _pause(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    return look, Ask("bw.resume" if snapshot["state"] in RESUMED else "bw.pause")
+def _pause(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    return screen, Ask("bw.resume" if snapshot["state"] in RESUMED else "bw.pause")
 
 
 def _stop(*, drain: bool = False) -> Action:
     text = "stop after what runs?" if drain else "stop the fleet, requeueing what runs?"
     ask = Ask("bw.stop", {"drain": True} if drain else {})
-    return lambda look, _snapshot, _rows: _surely(look, ask, text)
+    return lambda screen, _snapshot, _rows: _surely(screen, ask, text)
 
 
 def _scale(by: int) -> Action:
-    def act(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+    def act(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
         own = sum(1 for worker in snapshot["workers"] if worker["own"])
-        return look, Ask("bw.scale", {"workers": max(0, own + by)})
+        return screen, Ask("bw.scale", {"workers": max(0, own + by)})
 
     return act
 
 
-def _subject(look: Look, snapshot: Fields, part: Part | None = None) -> str | None:
+def _subject(screen: Screen, snapshot: Fields, part: Part | None = None) -> str | None:
     """Return the issue that keys are about: of the open attempt, or of the chosen row."""
-    if look.in_attempt:
-        return pin_name(look)
-    row = chosen_row(look, snapshot, part or look.part)
+    if screen.in_attempt:
+        return pin_name(screen)
+    row = chosen_row(screen, snapshot, part or screen.part)
     return row["issue_id"] if row is not None else None
 
 
-def _release(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    issue_id = _subject(look, snapshot) if look.in_attempt or look.part is Part.WORKERS else None
+def _release(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    issue_id = (
+        _subject(screen, snapshot) if screen.in_attempt or screen.part is Part.WORKERS else None
+    )
     busy = (row for row in snapshot["workers"] if issue_id and row["issue_id"] == issue_id)
     if (row := next(busy, None)) is None:
-        return replace(look, message="choose a busy worker first"), None
+        return replace(screen, message="choose a busy worker first"), None
     text = (
         f"release {issue_id}? Its task on {row['worker_id']} is ended, and the issue is"
         " left alone until you retry it."
     )
-    return _surely(look, Ask("bw.release", {"issue_ids": [issue_id]}), text)
+    return _surely(screen, Ask("bw.release", {"issue_ids": [issue_id]}), text)
 
 
-def _unfold(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+def _unfold(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
     """List the issues of the chosen cause, or hide them again."""
-    row = chosen_row(look, snapshot, look.part) or {}
+    row = chosen_row(screen, snapshot, screen.part) or {}
     if not (key := row.get("key") or row.get("below")):
-        return replace(look, message="e shows the issues of one cause: choose one"), None
-    chosen = {**look.chosen, look.part: key}
-    return replace(look, unfolded=look.unfolded ^ {key}, chosen=chosen), None
+        return replace(screen, message="e shows the issues of one cause: choose one"), None
+    chosen = {**screen.chosen, screen.part: key}
+    return replace(screen, unfolded=screen.unfolded ^ {key}, chosen=chosen), None
 
 
-def _look_again(look: Look, _snapshot: Fields, _rows: int) -> Pressed:
-    return replace(look, message="the tracker is asked"), LookAgain()
+def _look_again(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
+    return replace(screen, message="the tracker is asked"), LookAgain()
 
 
-def _retry(look: Look, snapshot: Fields, _rows: int) -> Pressed:
+def _retry(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
     """Retry the chosen issue if it is quarantined, or all of the chosen cause."""
-    row = chosen_row(look, snapshot, look.part) if look.part in FOLDED else None
-    if row is not None and "issue_ids" in row and not look.in_attempt:
-        return _again(look, row["issue_ids"])
-    issue_id = _subject(look, snapshot)
+    row = chosen_row(screen, snapshot, screen.part) if screen.part in FOLDED else None
+    if row is not None and "issue_ids" in row and not screen.in_attempt:
+        return _again(screen, row["issue_ids"])
+    issue_id = _subject(screen, snapshot)
     quarantined = {each["issue_id"] for each in snapshot["quarantined"]}
     if not quarantined:
-        return replace(look, message="nothing is quarantined"), None
+        return replace(screen, message="nothing is quarantined"), None
     if issue_id is None or issue_id not in quarantined:
-        return replace(look, message="r tries a quarantined issue again; 3 shows them"), None
-    return _again(look, [issue_id])
+        return replace(screen, message="r tries a quarantined issue again; 3 shows them"), None
+    return _again(screen, [issue_id])
 
 
-def _retry_all(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    rows = rows_of(replace(look, unfolded=frozenset()), snapshot, Part.QUARANTINED)
+def _retry_all(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    rows = rows_of(replace(screen, unfolded=frozenset()), snapshot, Part.QUARANTINED)
     ids = [each for row in rows for each in row.get("issue_ids", [row["issue_id"]])]
-    if look.pane is not Pane.QUARANTINE:
-        return replace(look, message="a tries all that is quarantined again; 3 shows it"), None
+    if screen.pane is not Pane.QUARANTINE:
+        return replace(screen, message="a tries all that is quarantined again; 3 shows it"), None
     if not ids:
-        return replace(look, message="nothing is quarantined"), None
-    return _again(look, ids)
+        return replace(screen, message="nothing is quarantined"), None
+    return _again(screen, ids)
 
 
-def _again(look: Look, ids: list[str]) -> Pressed:
-    return _surely(look, Ask("bw.retry", {"issue_ids": ids}), f"try {len(ids)} issues again?")
+def _again(screen: Screen, ids: list[str]) -> Pressed:
+    return _surely(screen, Ask("bw.retry", {"issue_ids": ids}), f"try {len(ids)} issues again?")
 
 
 # --- what a person decides ---
 
 
-def _decided(look: Look, snapshot: Fields, field: str) -> Fields | None:
+def _decided(screen: Screen, snapshot: Fields, field: str) -> Fields | None:
     """Return the row that a person decides on, if it has this field."""
-    issue_id = _subject(look, snapshot, Part.DECISIONS)
-    rows = rows_of(Look(), snapshot, Part.DECISIONS)
+    issue_id = _subject(screen, snapshot, Part.DECISIONS)
+    rows = rows_of(Screen(), snapshot, Part.DECISIONS)
     return next((row for row in rows if row["issue_id"] == issue_id and field in row), None)
 
 
-def _answer(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    if (row := _decided(look, snapshot, "question")) is None:
-        return replace(look, message="i answers a question: choose one"), None
+def _answer(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    if (row := _decided(screen, snapshot, "question")) is None:
+        return replace(screen, message="i answers a question: choose one"), None
     issue_id = row["issue_id"]
-    return replace(look, typed="", writing=Writing("answer to", "bw.answer", issue_id)), None
+    return replace(screen, typed="", writing=Writing("answer to", "bw.answer", issue_id)), None
 
 
-def _approve(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    if (row := _decided(look, snapshot, "commit")) is None:
-        return replace(look, message="v approves a branch: choose one"), None
+def _approve(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    if (row := _decided(screen, snapshot, "commit")) is None:
+        return replace(screen, message="v approves a branch: choose one"), None
     issue_id, commit = row["issue_id"], row["commit"]
     wish = Ask("bw.approve", {"commits": {issue_id: commit}})
-    return _surely(look, wish, f"land {issue_id} at {commit[:SHA_CHARS]}?")
+    return _surely(screen, wish, f"land {issue_id} at {commit[:SHA_CHARS]}?")
 
 
-def _reject(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    if (row := _decided(look, snapshot, "commit")) is None:
-        return replace(look, message="V rejects a branch: choose one"), None
+def _reject(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    if (row := _decided(screen, snapshot, "commit")) is None:
+        return replace(screen, message="V rejects a branch: choose one"), None
     writing = Writing("what is wrong with", "bw.reject", row["issue_id"])
-    return replace(look, typed="", writing=writing), None
+    return replace(screen, typed="", writing=writing), None
 
 
-def _write(look: Look, writing: Writing, typed: str, key: str) -> Pressed:
+def _write(screen: Screen, writing: Writing, typed: str, key: str) -> Pressed:
     """Apply a key to what a person writes: Enter sends it, Escape gives it up."""
     if key == "enter" and typed.strip():
         fields = {"issue_ids": [writing.issue_id], "text": typed.strip()}
-        look = replace(look, typed=None, writing=None)
+        screen = replace(screen, typed=None, writing=None)
         if not writing.control:
-            return look, Save(typed.strip())
-        return look, Ask(writing.control, fields)
+            return screen, Save(typed.strip())
+        return screen, Ask(writing.control, fields)
     if key in ("enter", "escape"):
-        return replace(look, typed=None, writing=None, message="left as it is"), None
-    return replace(look, typed=_with(typed, key)), None
+        return replace(screen, typed=None, writing=None, message="left as it is"), None
+    return replace(screen, typed=_with(typed, key)), None
 
 
 def _with(typed: str, key: str) -> str:
@@ -753,20 +761,20 @@ def _with(typed: str, key: str) -> str:
     return typed + {"space": " "}.get(key, key if len(key) == 1 else "")
 
 
-def _leave(look: Look, snapshot: Fields, _rows: int) -> Pressed:
-    if look.role is not Role.START or not snapshot["running"]:
-        return look, Leave()
+def _leave(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    if screen.role is not Role.START or not snapshot["running"]:
+        return screen, Leave()
     answers: dict[str, Wish] = {
         "s": Ask("bw.stop"),
         "d": Ask("bw.stop", {"drain": True}),
         "b": Detach(),
     }
     text = "leave? n stay; b let it run in the background; d drain; s stop, requeueing what runs"
-    return replace(look, question=Question(text, answers)), None
+    return replace(screen, question=Question(text, answers)), None
 
 
 def _faster(factor: float) -> Action:
-    return lambda look, _snapshot, _rows: (look, Faster(factor))
+    return lambda screen, _snapshot, _rows: (screen, Faster(factor))
 
 
 # --- the rows ------------------------------------------------------------------------------------

@@ -31,18 +31,18 @@ from beads_workers.ui.panels import (
     workers,
 )
 from beads_workers.ui.rows import Row, RowText, bar, sparkline
+from beads_workers.ui.time_text import clock, duration, elapsed
 from beads_workers.ui.viewer import (
     ATTEMPT,
     Fields,
-    Look,
     Pane,
     Part,
     Role,
+    Screen,
     needing_you,
     rows_of,
     wall_clock,
 )
-from beads_workers.ui.words import clock, duration, elapsed
 
 # --- head ----------------------------------------------------------------------------------------
 # The four rows at the top: the fleet, its progress, its queue, and the tracker.
@@ -83,15 +83,15 @@ def head_rows(rows: int) -> int:
     return ROWS if rows >= FULL_ROWS else ROWS_FOLDED
 
 
-def head(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> Iterator[Text]:
+def head(snapshot: Fields, screen: Screen, age: float, columns: int, rows: int) -> Iterator[Text]:
     """Yield the rows of the head; folded, the tracker has a place only if there is trouble."""
     if head_rows(rows) == ROWS_FOLDED:
-        yield brief(snapshot, look, age, columns, needs=False)
+        yield brief(snapshot, screen, age, columns, needs=False)
         well = snapshot["source_state"]["state"] == "ok"
         yield _queue(snapshot, age, columns) if well else _tracker(snapshot, age, columns)
         return
-    yield _fleet(snapshot, look, age, columns)
-    yield _progress(snapshot, look, age, columns)
+    yield _fleet(snapshot, screen, age, columns)
+    yield _progress(snapshot, screen, age, columns)
     yield _queue(snapshot, age, columns)
     yield _tracker(snapshot, age, columns)
 
@@ -100,12 +100,14 @@ ONE_ROW = (*ATTEMPT, Pane.HELP, Pane.PAGE)
 """Panes that have one row of the fleet above them: the rest of the screen is theirs."""
 
 
-def brief(snapshot: Fields, look: Look, age: float, columns: int, *, needs: bool = True) -> Text:
+def brief(
+    snapshot: Fields, screen: Screen, age: float, columns: int, *, needs: bool = True
+) -> Text:
     """Return the head in one row. ``needs``: say what the rows below it would say, too."""
     queue = snapshot["queue"]
     state = snapshot["state"] if snapshot["running"] else "ended"
     done, whole = _done_of(snapshot)
-    replay, narrow = look.role is Role.REPLAY, columns < QUEUE_COLUMNS_SHORT
+    replay, narrow = screen.role is Role.REPLAY, columns < QUEUE_COLUMNS_SHORT
     row = Row(columns).add("" if narrow else " beads-workers", style="strong")
     row.add(" replay" if replay else "", style="time").add(" " if narrow else "  ")
     row.add(state, style=RUN_STYLES.get(state, "strong"))
@@ -150,12 +152,12 @@ def agents(snapshot: Fields, age: float, columns: int, rows: int) -> Iterator[Te
         yield row.add(cost, style="strong").text()
 
 
-def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
+def _fleet(snapshot: Fields, screen: Screen, age: float, columns: int) -> Text:
     running = snapshot["running"]
     age = age if running else 0.0
     state = snapshot["state"] if running else "ended"
     shown = f"{state}{hours(snapshot, age)}" if state in ("waiting", "running") else state
-    role = " replay" if look.role is Role.REPLAY else ""
+    role = " replay" if screen.role is Role.REPLAY else ""
     here = wall_clock(snapshot, age) if columns >= CLOCK_COLUMNS else None
     time_of_day = f"{clock(here, seconds=False)}  " if here is not None else ""
     up = f" {time_of_day}up {elapsed(snapshot['uptime_seconds'] + age)} "
@@ -170,11 +172,11 @@ def _fleet(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     return row.fill(up.rjust(row.room)).text()
 
 
-def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
+def _progress(snapshot: Fields, screen: Screen, age: float, columns: int) -> Text:
     queue = snapshot["queue"]
     done, whole = _done_of(snapshot)
     row = Row(columns).add(" ")
-    row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=look.unicode), style="good")
+    row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=screen.unicode), style="good")
     more = "+" if queue["ready_more"] else ""
     # Space for the numbers of most runs, so that the columns beside do not move.
     digits = max(3, len(str(whole)))
@@ -186,7 +188,7 @@ def _progress(snapshot: Fields, look: Look, age: float, columns: int) -> Text:
     done_over_time = snapshot["throughput"]["done"]
     return (
         row.add(" ")
-        .fill(sparkline(done_over_time, row.room - 1, unicode=look.unicode), "time")
+        .fill(sparkline(done_over_time, row.room - 1, unicode=screen.unicode), "time")
         .text()
     )
 
@@ -330,20 +332,20 @@ class Room:
         return Layout(rows, left - attempt, landing, attempt)
 
 
-def draw(snapshot: Fields, look: Look, age: float, columns: int, rows: int) -> Group:
+def draw(snapshot: Fields, screen: Screen, age: float, columns: int, rows: int) -> Group:
     """Return the whole screen; ``age``: seconds since the snapshot was made."""
     if columns < COLUMNS_MIN or rows < ROWS_MIN:
         return Group(*_too_small(snapshot, columns, rows))
-    bottom = [*_caption(look, columns), _foot(snapshot, look, columns)]
-    if look.pane in ONE_ROW:
-        top = [] if _is_full(look) else [brief(snapshot, look, age, columns)]
-        if _is_full(look):
-            bottom = bottom[-1:] if _says(look) else []
+    bottom = [*_caption(screen, columns), _foot(snapshot, screen, columns)]
+    if screen.pane in ONE_ROW:
+        top = [] if _is_full(screen) else [brief(snapshot, screen, age, columns)]
+        if _is_full(screen):
+            bottom = bottom[-1:] if _says(screen) else []
     else:
-        top = [*head(snapshot, look, age, columns, rows), *agents(snapshot, age, columns, rows)]
+        top = [*head(snapshot, screen, age, columns, rows), *agents(snapshot, age, columns, rows)]
         top += _needs(snapshot, columns, rows)
     room = Room(columns, rows - len(top) - len(bottom))
-    middle = _padded(_middle(snapshot, look, age, room), columns, room.rows)
+    middle = _padded(_middle(snapshot, screen, age, room), columns, room.rows)
     return Group(*top, *middle, *bottom)
 
 
@@ -359,80 +361,80 @@ def pointed_at(picture: Group, column: int, row: int) -> tuple[Part, str] | None
     return (part, key) if isinstance(part, Part) else None
 
 
-def _is_full(look: Look) -> bool:
-    return look.full and look.pane in ATTEMPT
+def _is_full(screen: Screen) -> bool:
+    return screen.full and screen.pane in ATTEMPT
 
 
-def _says(look: Look) -> bool:
+def _says(screen: Screen) -> bool:
     """Return whether the last row has something to say that is more than hints."""
-    return look.question is not None or look.typed is not None or bool(look.message)
+    return screen.question is not None or screen.typed is not None or bool(screen.message)
 
 
-def page_rows(snapshot: Fields, look: Look, columns: int, rows: int) -> int:
+def page_rows(snapshot: Fields, screen: Screen, columns: int, rows: int) -> int:
     """Return the number of rows on a page of the list that the arrows move in."""
-    if look.pane in ONE_ROW:
-        return _one_row_page(look, rows)
+    if screen.pane in ONE_ROW:
+        return _one_row_page(screen, rows)
     taken = (
-        head_rows(rows) + agents_rows(snapshot, rows) + _needs_rows(rows) + bool(look.caption) + 1
+        head_rows(rows) + agents_rows(snapshot, rows) + _needs_rows(rows) + bool(screen.caption) + 1
     )
     room = Room(columns, rows - taken)
-    if look.pane is not Pane.FLEET:
+    if screen.pane is not Pane.FLEET:
         return max(1, room.rows - 1)
-    layout = room.layout(_workers(snapshot, look), lands=bool(snapshot["landing"]))
-    return max(1, (layout.workers if look.part is Part.WORKERS else layout.outcomes) - 1)
+    layout = room.layout(_workers(snapshot, screen), lands=bool(snapshot["landing"]))
+    return max(1, (layout.workers if screen.part is Part.WORKERS else layout.outcomes) - 1)
 
 
-def _one_row_page(look: Look, rows: int) -> int:
-    if _is_full(look):
-        return max(1, rows - opened_rows(look) - _says(look))
-    above = opened_rows(look) if look.pane in ATTEMPT else 1
-    return max(1, rows - 1 - above - bool(look.caption) - 1)
+def _one_row_page(screen: Screen, rows: int) -> int:
+    if _is_full(screen):
+        return max(1, rows - opened_rows(screen) - _says(screen))
+    above = opened_rows(screen) if screen.pane in ATTEMPT else 1
+    return max(1, rows - 1 - above - bool(screen.caption) - 1)
 
 
-def shows_log(look: Look, columns: int, rows: int) -> bool:
+def shows_log(screen: Screen, columns: int, rows: int) -> bool:
     """Return whether ``draw`` needs the log of the chosen attempt."""
-    if look.pane is not Pane.FLEET:
-        return look.pane in ATTEMPT
+    if screen.pane is not Pane.FLEET:
+        return screen.pane in ATTEMPT
     return columns >= SIDE_BY_SIDE_COLUMNS or rows >= TALL_ROWS
 
 
-def _middle(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:
-    match look.pane:
+def _middle(snapshot: Fields, screen: Screen, age: float, room: Room) -> Iterator[Text]:
+    match screen.pane:
         case Pane.FLEET:
-            yield from _whole_fleet(snapshot, look, age, room)
+            yield from _whole_fleet(snapshot, screen, age, room)
         case Pane.LOG | Pane.DIFF | Pane.ABOUT:
-            yield from opened(snapshot, look, age, room.columns, room.rows)
+            yield from opened(snapshot, screen, age, room.columns, room.rows)
         case Pane.QUARANTINE:
-            yield from quarantined(snapshot, look, room.columns, room.rows)
+            yield from quarantined(snapshot, screen, room.columns, room.rows)
         case Pane.DECISIONS:
-            yield from decisions(snapshot, look, room.columns, room.rows)
+            yield from decisions(snapshot, screen, room.columns, room.rows)
         case Pane.LANDING:
-            yield from landing_pane(snapshot, look, age, room.columns, room.rows)
+            yield from landing_pane(snapshot, screen, age, room.columns, room.rows)
         case Pane.ISSUES:
-            yield from issues(snapshot, look, age, room.columns, room.rows)
+            yield from issues(snapshot, screen, age, room.columns, room.rows)
         case Pane.HELP:
-            yield from keys(look, room.columns)
+            yield from keys(screen, room.columns)
         case Pane.PAGE:
-            yield from page_card(look, room.columns, room.rows)
+            yield from page_card(screen, room.columns, room.rows)
 
 
-def _whole_fleet(snapshot: Fields, look: Look, age: float, room: Room) -> Iterator[Text]:
-    layout = room.layout(_workers(snapshot, look), lands=bool(snapshot["landing"]))
+def _whole_fleet(snapshot: Fields, screen: Screen, age: float, room: Room) -> Iterator[Text]:
+    layout = room.layout(_workers(snapshot, screen), lands=bool(snapshot["landing"]))
     width = room.columns * 11 // 20 if room.wide else room.columns
     lists = _padded(
-        workers(snapshot, look, age, width, layout.workers - 1, marked=layout.attempt > 0),
+        workers(snapshot, screen, age, width, layout.workers - 1, marked=layout.attempt > 0),
         width,
         layout.workers,
     )
-    ended = _padded(outcomes(snapshot, look, width, layout.outcomes), width, layout.outcomes)
+    ended = _padded(outcomes(snapshot, screen, width, layout.outcomes), width, layout.outcomes)
     beside = room.columns - width - 1 if room.wide else width
     lands = (
-        _padded(landing(snapshot, look, age, beside, layout.landing), beside, layout.landing)
+        _padded(landing(snapshot, screen, age, beside, layout.landing), beside, layout.landing)
         if layout.landing
         else []
     )
     chosen = (
-        _padded(attempt(snapshot, look, age, beside, layout.attempt), beside, layout.attempt)
+        _padded(attempt(snapshot, screen, age, beside, layout.attempt), beside, layout.attempt)
         if layout.attempt
         else []
     )
@@ -453,16 +455,16 @@ def _padded(drawn: Iterator[Text], width: int, rows: int) -> list[Text]:
     return here + [Row(width).text() for _ in range(rows - len(here))]
 
 
-def _workers(snapshot: Fields, look: Look) -> int:
+def _workers(snapshot: Fields, screen: Screen) -> int:
     # If workers leave or fall idle, everything below them keeps its place.
     most = max(len(snapshot["workers"]), snapshot["workers_peak"])
-    listed = len(rows_of(look, snapshot, Part.WORKERS))
-    return most if most < FOLDED_MIN else max(look.tallest, listed)
+    listed = len(rows_of(screen, snapshot, Part.WORKERS))
+    return most if most < FOLDED_MIN else max(screen.tallest, listed)
 
 
 def worker_rows(snapshot: Fields) -> int:
     """Return the rows of the whole list of workers."""
-    return len(rows_of(Look(), snapshot, Part.WORKERS))
+    return len(rows_of(Screen(), snapshot, Part.WORKERS))
 
 
 def _needs_rows(rows: int) -> int:
@@ -497,30 +499,30 @@ def _needs(snapshot: Fields, columns: int, rows: int) -> Iterator[Text]:
         yield row.text()
 
 
-def _caption(look: Look, columns: int) -> Iterator[Text]:
-    if look.caption:
-        yield Row(columns, "caption").add(" ").fill(look.caption).text()
+def _caption(screen: Screen, columns: int) -> Iterator[Text]:
+    if screen.caption:
+        yield Row(columns, "caption").add(" ").fill(screen.caption).text()
 
 
-def _foot(snapshot: Fields, look: Look, columns: int) -> Text:
-    if look.question is not None:
-        return Row(columns, "question").add(" ").fill(look.question.text).text()
+def _foot(snapshot: Fields, screen: Screen, columns: int) -> Text:
+    if screen.question is not None:
+        return Row(columns, "question").add(" ").fill(screen.question.text).text()
     row = Row(columns).add(" ")
-    if look.typed is not None and look.writing is not None:
-        row.add(f"{look.writing.label} {look.writing.issue_id}: ", style="muted")
+    if screen.typed is not None and screen.writing is not None:
+        row.add(f"{screen.writing.label} {screen.writing.issue_id}: ", style="muted")
         # Of a long text, the end is seen: there the person types.
-        return row.add(_end_of(f"{look.typed}_", row.room), style="strong").text()
-    if look.typed is not None and look.naming:
-        best, *others = bindings.matching(look) or ["no command"]
-        row.add(f":{look.typed}_", style="strong").add("   ").add(best, style="good.strong")
+        return row.add(_end_of(f"{screen.typed}_", row.room), style="strong").text()
+    if screen.typed is not None and screen.naming:
+        best, *others = bindings.matching(screen) or ["no command"]
+        row.add(f":{screen.typed}_", style="strong").add("   ").add(best, style="good.strong")
         return row.add("   ").fill("   ".join(others), "muted").text()
-    if look.typed is not None:
-        row.add(f"/{look.typed}", style="strong")
+    if screen.typed is not None:
+        row.add(f"/{screen.typed}", style="strong")
         return row.add("_").fill("   Enter keeps it, Escape gives it up", "muted").text()
-    if look.message:
-        return row.fill(look.message, "strong").text()
+    if screen.message:
+        return row.fill(screen.message, "strong").text()
     between = ""
-    for hint in hints(snapshot, look, columns).split("   "):
+    for hint in hints(snapshot, screen, columns).split("   "):
         keys = len(found.group()) if (found := _KEYS.match(hint)) else 0
         row.add(f"{between}{hint[:keys]}", style="strong").add(hint[keys:], style="muted")
         between = "   "

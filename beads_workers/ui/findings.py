@@ -25,7 +25,7 @@ from beads_workers.core.views.history import (
     LandingHistory,
 )
 from beads_workers.ui.lines import start_again, with_budget
-from beads_workers.ui.words import clock
+from beads_workers.ui.time_text import clock
 
 BUCKETS_MAX = 60
 """Maximum number of time steps: as many as one can tell apart in a chart."""

@@ -12,7 +12,8 @@ from beads_workers.ui import viewer
 from beads_workers.ui.backlog import note_of
 from beads_workers.ui.panels import id_room_of, left_out, short_id
 from beads_workers.ui.rows import CHOSEN, Row, named, rule
-from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, STATE_TITLES, State, duration
+from beads_workers.ui.time_text import duration
+from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, STATE_TITLES, State
 
 STYLES = {
     State.NEEDS_YOU: "attention",
@@ -35,26 +36,26 @@ PRIORITY_COLUMNS_MIN = 72
 
 
 def issues(
-    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+    snapshot: viewer.Fields, screen: viewer.Screen, age: float, width: int, rows: int
 ) -> Iterator[Text]:
     """Yield a rule, and all issues below the names of their states, around the chosen one."""
     part = viewer.Part.ISSUES
-    listed = viewer.rows_of(look, snapshot, part)
+    listed = viewer.rows_of(screen, snapshot, part)
     counts = _counts(listed)
     total = counts.total() - counts[State.CLOSED.value]
-    more = " of more" if look.backlog is not None and look.backlog.cut else ""
-    order = f", by {look.issue_order}" if look.issue_order else ""
-    title = f"issues: {total} not closed{more}{_asked(look)}{order}{left_out(look, part)}"
-    yield rule(title, width, unicode=look.unicode)
+    more = " of more" if screen.backlog is not None and screen.backlog.cut else ""
+    order = f", by {screen.issue_order}" if screen.issue_order else ""
+    title = f"issues: {total} not closed{more}{_asked(screen)}{order}{left_out(screen, part)}"
+    yield rule(title, width, unicode=screen.unicode)
     if not listed:
         yield Row(width).add(" none of them", style="muted").text()
-    yield from _window(listed, look, part, width, rows - 1)
+    yield from _window(listed, screen, part, width, rows - 1)
 
 
-def _asked(look: viewer.Look) -> str:
+def _asked(screen: viewer.Screen) -> str:
     """Return what is to be said about the tracker's answer."""
-    known = look.backlog
-    if look.role is viewer.Role.REPLAY:
+    known = screen.backlog
+    if screen.role is viewer.Role.REPLAY:
         return " that the run had, without the tracker"
     if known is None:
         return ", the tracker is asked"
@@ -62,34 +63,34 @@ def _asked(look: viewer.Look) -> str:
         return f", without the tracker: {known.unseen}"
     if known.listed_at is None:
         return ""
-    return f", asked {duration(round(max(0.0, look.now - known.listed_at)))} ago"
+    return f", asked {duration(round(max(0.0, screen.now - known.listed_at)))} ago"
 
 
 def quarantined(
-    snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int
+    snapshot: viewer.Fields, screen: viewer.Screen, width: int, rows: int
 ) -> Iterator[Text]:
     """Yield a rule, and the causes of quarantined issues with these, around the chosen one."""
     part = viewer.Part.QUARANTINED
-    listed = viewer.rows_of(look, snapshot, part)
+    listed = viewer.rows_of(screen, snapshot, part)
     count, known = snapshot["queue"]["quarantined"], len(snapshot["quarantined"])
     newest = f", the newest {known} here" if known < count else ""
-    title = f"quarantined: {count}{newest}{left_out(look, part)}"
-    yield rule(title, width, unicode=look.unicode)
+    title = f"quarantined: {count}{newest}{left_out(screen, part)}"
+    yield rule(title, width, unicode=screen.unicode)
     if not listed:
         text = "none of them" if known else "nothing is quarantined"
         yield Row(width).add(f" {text}", style="muted").text()
-    yield from _window(listed, look, part, width, rows - 1)
+    yield from _window(listed, screen, part, width, rows - 1)
 
 
 def _window(
     listed: Sequence[viewer.Fields],
-    look: viewer.Look,
+    screen: viewer.Screen,
     part: viewer.Part,
     width: int,
     rows: int,
 ) -> Iterator[Text]:
     """Yield the part of a list that has the chosen row, with a heading above each state."""
-    at, drawn, chosen_line = viewer.chosen_at(look, listed, part), [], 0
+    at, drawn, chosen_line = viewer.chosen_at(screen, listed, part), [], 0
     for index, row in enumerate(listed):
         state = row.get("state")
         if state and (not index or listed[index - 1]["state"] != state):
@@ -104,7 +105,7 @@ def _window(
         if index < 0:
             yield _heading(State(state), counts[state], width)
             continue
-        text = _row(listed[index], width, id_room, look, chosen=index == at)
+        text = _row(listed[index], width, id_room, screen, chosen=index == at)
         yield named(text, part, viewer.key_of(part, listed[index]))
 
 
@@ -125,11 +126,11 @@ def _heading(state: State, many: int, width: int) -> Text:
 
 
 def _row(
-    shown: viewer.Fields, width: int, id_room: int, look: viewer.Look, *, chosen: bool
+    shown: viewer.Fields, width: int, id_room: int, screen: viewer.Screen, *, chosen: bool
 ) -> Text:
     row = Row(width, CHOSEN if chosen else "")
     if "issue_ids" in shown:
-        mark = FOLDS[shown["key"] in look.unfolded][0 if look.unicode else 1]
+        mark = FOLDS[shown["key"] in screen.unfolded][0 if screen.unicode else 1]
         many = f" {mark} {len(shown['issue_ids'])} x "
         row.add(many, max(columns(many), 9), "bad.strong")
         return row.fill(shown["error"] or NO_ERROR, "bad").text()
@@ -144,5 +145,5 @@ def _row(
     if "state" not in shown:
         many = counted(shown["attempts"], "attempt") if shown["attempts"] else DID_NOT_LAND
         return row.fill(many if "below" in shown else f"{many}: {shown['error']}", "bad").text()
-    note = note_of(shown, look.now, beside_cause="below" in shown)
+    note = note_of(shown, screen.now, beside_cause="below" in shown)
     return row.fill(note, STYLES[State(shown["state"])]).text()

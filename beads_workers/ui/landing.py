@@ -10,7 +10,8 @@ from typing import Any
 
 from beads_workers.core.base.text import counted, printable
 from beads_workers.core.records.receipts import INDEPENDENT, SHA_CHARS
-from beads_workers.ui.words import DID_NOT_LAND, duration
+from beads_workers.ui.time_text import duration
+from beads_workers.ui.words import DID_NOT_LAND
 
 Fields = Mapping[str, Any]
 

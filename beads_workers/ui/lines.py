@@ -15,7 +15,8 @@ from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.core.views.status import END_REASONS
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
-from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS, clock, duration, moment
+from beads_workers.ui.time_text import clock, duration, moment
+from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS
 
 # --- start again ---------------------------------------------------------------------------------
 

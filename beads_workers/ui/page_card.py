@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from beads_workers.ui.rows import Row
-from beads_workers.ui.viewer import Look, PageCard
+from beads_workers.ui.viewer import PageCard, Screen
 
 HALVES = {"00": " ", "01": "\N{LOWER HALF BLOCK}", "10": "\N{UPPER HALF BLOCK}"}
 HALVES["11"] = "\N{FULL BLOCK}"
@@ -16,12 +16,12 @@ HALVES["11"] = "\N{FULL BLOCK}"
 WITHOUT = "a QR code of it: pip install 'beads-workers[qr]'"
 
 
-def page_card(look: Look, columns: int, rows: int) -> Iterator[Text]:
+def page_card(screen: Screen, columns: int, rows: int) -> Iterator[Text]:
     """Yield the address, the tunnel and the code, as far as there is room for them."""
-    if (card := look.card) is None:
+    if (card := screen.card) is None:
         return
     text = _text(card)
-    code = _code(card.code) if look.unicode else []
+    code = _code(card.code) if screen.unicode else []
     width = len(card.code[0]) if card.code else 0
     if code and len(code) <= rows and width + 4 + max(map(len, text)) <= columns:
         for at in range(max(len(code), len(text))):

@@ -22,7 +22,8 @@ from beads_workers.ui.agents import used
 from beads_workers.ui.attempt_view import actions, now
 from beads_workers.ui.lines import ended_text
 from beads_workers.ui.rows import CHOSEN, Row, named, rule
-from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS, clock, duration, elapsed
+from beads_workers.ui.time_text import clock, duration, elapsed
+from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS
 
 # --- rows ----------------------------------------------------------------------------------------
 
@@ -217,15 +218,21 @@ to have none."""
 
 
 def workers(
-    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, count: int, *, marked: bool
+    snapshot: viewer.Fields,
+    screen: viewer.Screen,
+    age: float,
+    width: int,
+    count: int,
+    *,
+    marked: bool,
 ) -> Iterator[Text]:
     """Yield a rule, and the page of workers with the chosen one.
 
     ``marked``: mark the chosen row even if nobody has chosen one yet.
     """
-    listed, part = viewer.rows_of(look, snapshot, viewer.Part.WORKERS), viewer.Part.WORKERS
+    listed, part = viewer.rows_of(screen, snapshot, viewer.Part.WORKERS), viewer.Part.WORKERS
     age = age if snapshot["running"] else 0.0
-    at = viewer.chosen_at(look, listed, part)
+    at = viewer.chosen_at(screen, listed, part)
     first = at // count * count
     page = listed[first : first + count]
     pages = -(-len(listed) // count)
@@ -236,12 +243,12 @@ def workers(
     busy = sum(1 for worker in everybody if worker["issue_id"] is not None)
     busy_phrase = f", {busy} busy" if number == len(everybody) else ""
     more = f", page {first // count + 1} of {pages}" if pages > 1 else ""
-    order = f", by {look.order}" if look.order else ""
-    yield _rule(f"{title}{more}{busy_phrase}{order}{left_out(look, part)}", width, look, part)
+    order = f", by {screen.order}" if screen.order else ""
+    yield _rule(f"{title}{more}{busy_phrase}{order}{left_out(screen, part)}", width, screen, part)
     if not page:
         none = "none of them" if everybody else _nobody(snapshot)
         yield Row(width).add(f" {none}", style="muted").text()
-    marked = look.part is part and (marked or part in look.chosen)
+    marked = screen.part is part and (marked or part in screen.chosen)
     id_room = id_columns(snapshot, width)
     paused = snapshot["state"] == "paused"
     for number, worker in enumerate(page, first):
@@ -249,16 +256,16 @@ def workers(
         yield named(row, part, viewer.key_of(part, worker))
 
 
-def left_out(look: viewer.Look, part: viewer.Part) -> str:
+def left_out(screen: viewer.Screen, part: viewer.Part) -> str:
     """Return a phrase about the rows that the list leaves out."""
-    state = f", {look.states[part]} only" if look.states.get(part) else ""
-    find = look.finds.get(viewer.PANES.get(part, viewer.Pane.FLEET), "")
+    state = f", {screen.states[part]} only" if screen.states.get(part) else ""
+    find = screen.finds.get(viewer.PANES.get(part, viewer.Pane.FLEET), "")
     return f"{state}, with {find!r}" if find else state
 
 
-def _rule(title: str, width: int, look: viewer.Look, part: viewer.Part | None = None) -> Text:
-    focused = look.pane is not viewer.Pane.FLEET or look.part is part
-    return rule(title, width, unicode=look.unicode, focused=focused)
+def _rule(title: str, width: int, screen: viewer.Screen, part: viewer.Part | None = None) -> Text:
+    focused = screen.pane is not viewer.Pane.FLEET or screen.part is part
+    return rule(title, width, unicode=screen.unicode, focused=focused)
 
 
 def _nobody(snapshot: viewer.Fields) -> str:
@@ -269,15 +276,17 @@ def _nobody(snapshot: viewer.Fields) -> str:
     return "none: 'scale N' or + starts some"
 
 
-def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) -> Iterator[Text]:
+def outcomes(
+    snapshot: viewer.Fields, screen: viewer.Screen, width: int, rows: int
+) -> Iterator[Text]:
     """Yield a rule, and the last outcomes and warnings, the newest first.
 
     While the selection is in this list, or the list is filtered, it shows outcomes only, around
     the chosen one.
     """
-    part, unicode = viewer.Part.ENDED, look.unicode
-    yield _rule(f"last outcomes{left_out(look, part)}", width, look, part)
-    listed, waiting = viewer.rows_of(look, snapshot, part), _waiting(snapshot)
+    part, unicode = viewer.Part.ENDED, screen.unicode
+    yield _rule(f"last outcomes{left_out(screen, part)}", width, screen, part)
+    listed, waiting = viewer.rows_of(screen, snapshot, part), _waiting(snapshot)
     id_room = id_columns(snapshot, width)
 
     def row(outcome: viewer.Fields, *, chosen: bool = False) -> Text:
@@ -286,11 +295,11 @@ def outcomes(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) 
         return named(text, part, viewer.key_of(part, outcome))
 
     rows = max(0, rows - 1)
-    if look.part is part or look.finds.get(viewer.Pane.FLEET) or look.states.get(part):
-        at = viewer.chosen_at(look, listed, part)
+    if screen.part is part or screen.finds.get(viewer.Pane.FLEET) or screen.states.get(part):
+        at = viewer.chosen_at(screen, listed, part)
         first = max(0, at - rows + 1)
         for number, outcome in enumerate(listed[first : first + rows], first):
-            yield row(outcome, chosen=look.part is part and number == at)
+            yield row(outcome, chosen=screen.part is part and number == at)
         return
     drawn = [(each["at"], 0, -index, each) for index, each in enumerate(listed)]
     drawn += [(note["at"], 1, index, note) for index, note in enumerate(snapshot["notes"])]
@@ -312,7 +321,12 @@ LANDED_MARKS = {"landed": ("✓", "+", "good"), "mend": ("↻", "~", "attention"
 
 
 def landing(
-    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int, only: str = ""
+    snapshot: viewer.Fields,
+    screen: viewer.Screen,
+    age: float,
+    width: int,
+    rows: int,
+    only: str = "",
 ) -> Iterator[Text]:
     """Yield a rule, the running gates with their issues, and the last landings and refusals.
 
@@ -324,7 +338,7 @@ def landing(
     title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
     title += f", {waits} to land" if waits else ""
     title += f", {refused} {DID_NOT_LAND}" if refused else ""
-    yield _rule(title + only, width, look)
+    yield _rule(title + only, width, screen)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
     running = shown["running"][:gates]
     for gate in running:
@@ -338,7 +352,7 @@ def landing(
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
     for landed in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
-        yield _landed_row(landed, width, id_columns(snapshot, width), unicode=look.unicode)
+        yield _landed_row(landed, width, id_columns(snapshot, width), unicode=screen.unicode)
 
 
 def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:
@@ -369,24 +383,24 @@ def _landed_row(
 
 
 def landing_pane(
-    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+    snapshot: viewer.Fields, screen: viewer.Screen, age: float, width: int, rows: int
 ) -> Iterator[Text]:
     """Yield the running gates, then waiting, refused and landed issues around the chosen one."""
     if (shown := snapshot["landing"]) is None:
-        yield _rule("landing", width, look)
+        yield _rule("landing", width, screen)
         yield Row(width).add(" nothing lands here: start --land", style="muted").text()
         return
     part, id_room = viewer.Part.LANDING, id_columns(snapshot, width)
     gates = max(1, min(len(shown["running"]), rows // 3))
     nothing_last = {**snapshot, "landing": {**shown, "last": []}}
-    yield from landing(nothing_last, look, age, width, gates + 1, only=left_out(look, part))
-    listed = viewer.rows_of(look, snapshot, part)
-    if not listed and look.find + look.states.get(part, ""):
+    yield from landing(nothing_last, screen, age, width, gates + 1, only=left_out(screen, part))
+    listed = viewer.rows_of(screen, snapshot, part)
+    if not listed and screen.find + screen.states.get(part, ""):
         yield Row(width).add(" none of them", style="muted").text()
-    at, room = viewer.chosen_at(look, listed, part), max(0, rows - 1 - gates)
+    at, room = viewer.chosen_at(screen, listed, part), max(0, rows - 1 - gates)
     first = max(0, at - room + 1)
     for number, each in enumerate(listed[first : first + room], first):
-        row = _landing_row(each, width, id_room, unicode=look.unicode, chosen=number == at)
+        row = _landing_row(each, width, id_room, unicode=screen.unicode, chosen=number == at)
         yield named(row, part, viewer.key_of(part, each))
 
 
@@ -416,18 +430,18 @@ ATTEMPT_ROWS = 3
 
 
 def attempt(
-    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+    snapshot: viewer.Fields, screen: viewer.Screen, age: float, width: int, rows: int
 ) -> Iterator[Text]:
     """Yield a rule, the activity and cost of the chosen attempt, and the end of its log."""
-    shown, log = viewer.shown_attempt(look, snapshot), look.log
+    shown, log = viewer.shown_attempt(screen, snapshot), screen.log
     if shown is None:
-        yield _rule(log.title if log else "no attempt", width, look)
+        yield _rule(log.title if log else "no attempt", width, screen)
         return
-    yield _rule(shown.title, width, look)
+    yield _rule(shown.title, width, screen)
     title = shown.row["error"] if shown.worker_id == "" else shown.row["title"]
     yield Row(width).add(" ").fill(title or "", "strong").text()
-    yield _facts(shown, snapshot, look, age if snapshot["running"] else 0.0, width)
-    yield from _text(look, width, rows - ATTEMPT_ROWS)
+    yield _facts(shown, snapshot, screen, age if snapshot["running"] else 0.0, width)
+    yield from _text(screen, width, rows - ATTEMPT_ROWS)
 
 
 # --- one attempt ---
@@ -440,52 +454,52 @@ TIMES_COLUMNS = 9
 
 
 def opened(
-    snapshot: viewer.Fields, look: viewer.Look, age: float, width: int, rows: int
+    snapshot: viewer.Fields, screen: viewer.Screen, age: float, width: int, rows: int
 ) -> Iterator[Text]:
     """Yield the open attempt: its name and sections, its facts, what happens now, and a text.
 
     On the full screen there is one row above the text.
     """
-    shown = viewer.shown_attempt(look, snapshot)
+    shown = viewer.shown_attempt(screen, snapshot)
     if shown is None:
-        yield _rule("no attempt is open", width, look)
+        yield _rule("no attempt is open", width, screen)
         return
-    room = rows - opened_rows(look)
-    place = _place(shown, look, room)
-    yield _name_row(shown, look, width, place)
-    if not look.full:
-        yield _facts(shown, snapshot, look, age if snapshot["running"] else 0.0, width)
-        yield _now_row(shown, snapshot, look, width, place)
-    yield from _text(look, width, room)
+    room = rows - opened_rows(screen)
+    place = _place(shown, screen, room)
+    yield _name_row(shown, screen, width, place)
+    if not screen.full:
+        yield _facts(shown, snapshot, screen, age if snapshot["running"] else 0.0, width)
+        yield _now_row(shown, snapshot, screen, width, place)
+    yield from _text(screen, width, room)
 
 
-def opened_rows(look: viewer.Look) -> int:
+def opened_rows(screen: viewer.Screen) -> int:
     """Return the number of rows above the text of an open attempt."""
-    return 1 if look.full else OPENED_ROWS
+    return 1 if screen.full else OPENED_ROWS
 
 
-def text_columns(look: viewer.Look, width: int) -> int:
+def text_columns(screen: viewer.Screen, width: int) -> int:
     """Return the columns of a row of the text of an open attempt."""
-    return max(1, width - 1 - (TIMES_COLUMNS if _shows_times(look) else 0))
+    return max(1, width - 1 - (TIMES_COLUMNS if _shows_times(screen) else 0))
 
 
-def _shows_times(look: viewer.Look) -> bool:
-    return look.times and look.pane is viewer.Pane.LOG
+def _shows_times(screen: viewer.Screen) -> bool:
+    return screen.times and screen.pane is viewer.Pane.LOG
 
 
-def _name_row(shown: viewer.ShownAttempt, look: viewer.Look, width: int, seen: str) -> Text:
+def _name_row(shown: viewer.ShownAttempt, screen: viewer.Screen, width: int, seen: str) -> Text:
     """Return the rule with the attempt's name and title; at its right, what else there is."""
-    line = "─" if look.unicode else "-"
-    place = look.view.place if look.view is not None else ""
+    line = "─" if screen.unicode else "-"
+    place = screen.view.place if screen.view is not None else ""
     if place:
         count = f"{shown.attempt} of "  # Those of one run have the same number and place.
         place = f" {place[len(count) - 3 :]}" if place.startswith(count) else f" ({place})"
-    title = (look.view.title if look.view is not None else "") or shown.row.get("title") or ""
+    title = (screen.view.title if screen.view is not None else "") or shown.row.get("title") or ""
     about = shown.title + place
-    if look.full:
+    if screen.full:
         ends = [(seen, _place_style(seen)), ("f back", "muted")]
     else:
-        ends = [(text, "strong" if pane is look.pane else "muted") for pane, text in SECTIONS]
+        ends = [(text, "strong" if pane is screen.pane else "muted") for pane, text in SECTIONS]
     taken = sum(columns(text) + 2 for text, _ in ends) + 2
     row = Row(width).add(f"{line * 2} ")
     row.add(about, min(columns(about), max(0, row.room - taken)), "strong")
@@ -497,11 +511,15 @@ def _name_row(shown: viewer.ShownAttempt, look: viewer.Look, width: int, seen: s
 
 
 def _now_row(
-    shown: viewer.ShownAttempt, snapshot: viewer.Fields, look: viewer.Look, width: int, place: str
+    shown: viewer.ShownAttempt,
+    snapshot: viewer.Fields,
+    screen: viewer.Screen,
+    width: int,
+    place: str,
 ) -> Text:
     """Return what became of the issue, what a person can do, and which part of the text is seen."""
-    pin, keyed = look.opened, look.role in bindings.LIVE
-    landing = look.view.landing if look.view is not None else None
+    pin, keyed = screen.opened, screen.role in bindings.LIVE
+    landing = screen.view.landing if screen.view is not None else None
     landed = landing.commit if landing is not None else ""
     can = actions(shown.issue_id, snapshot) if keyed else ()
     keys = ", ".join(f"{each.key} {each.label}" for each in can)
@@ -519,18 +537,18 @@ def _place_style(place: str) -> str:
     return "time" if place.endswith(FOLLOWED) else "muted"
 
 
-def _place(shown: viewer.ShownAttempt, look: viewer.Look, room: int) -> str:
+def _place(shown: viewer.ShownAttempt, screen: viewer.Screen, room: int) -> str:
     """Return whether the end of the text is followed, or which line is seen; and the search."""
-    if (log := look.log) is None or not log.lines:
+    if (log := screen.log) is None or not log.lines:
         return ""
     most = log.line_of(log.end)
-    if look.log_end is None and look.pane is viewer.Pane.LOG and shown.running:
+    if screen.log_end is None and screen.pane is viewer.Pane.LOG and shown.running:
         at = FOLLOWED
-    elif look.log_end is None or len(log.lines) <= room:
+    elif screen.log_end is None or len(log.lines) <= room:
         at = counted(most, "line")
     else:
-        at = f"line {log.line_of(max(look.log_end, log.first + room))} of {most}"
-    return f"/ {printable(look.log_find, PLACE_COLUMNS)}, {at}" if look.log_find else at
+        at = f"line {log.line_of(max(screen.log_end, log.first + room))} of {most}"
+    return f"/ {printable(screen.log_find, PLACE_COLUMNS)}, {at}" if screen.log_find else at
 
 
 DIFF_STYLES = {"+": "good", "-": "bad", "@": "time", "d": "strong"}
@@ -539,22 +557,22 @@ DIFF_STYLES = {"+": "good", "-": "bad", "@": "time", "d": "strong"}
 _FILE_NAME = re.compile(r"(---|\+\+\+) ([ab]/|/dev/null)")
 
 
-def _text(look: viewer.Look, width: int, room: int) -> Iterator[Text]:
+def _text(screen: viewer.Screen, width: int, room: int) -> Iterator[Text]:
     """Yield the rows of a log or another text: its end, or the place to which it is scrolled."""
-    if (log := look.log) is None or room <= 0:
+    if (log := screen.log) is None or room <= 0:
         return
-    end = len(log.lines) if look.log_end is None else max(0, look.log_end - log.first)
+    end = len(log.lines) if screen.log_end is None else max(0, screen.log_end - log.first)
     end = min(max(end, room), len(log.lines))
-    times = log.times if _shows_times(look) else ()
+    times = log.times if _shows_times(screen) else ()
     for number in range(max(0, end - room), end):
         line = log.lines[number]
-        row = Row(width, CHOSEN if look.log_found == log.first + number else "").add(" ")
+        row = Row(width, CHOSEN if screen.log_found == log.first + number else "").add(" ")
         if times:
             row.add(times[number], TIMES_COLUMNS, "muted")
-        text = row.fill(line, _line_style(look, line)).text()
-        if look.log_find and viewer.found_in(look.log_find, line) >= 0:
+        text = row.fill(line, _line_style(screen, line)).text()
+        if screen.log_find and viewer.found_in(screen.log_find, line) >= 0:
             text.highlight_words(
-                [look.log_find], "found", case_sensitive=not look.log_find.islower()
+                [screen.log_find], "found", case_sensitive=not screen.log_find.islower()
             )
         yield text
     if not log.lines:
@@ -573,10 +591,10 @@ def sentences(sections: Iterable[tuple[str, list[str]]], width: int) -> Iterator
             ) or [""]
 
 
-def _line_style(look: viewer.Look, line: str) -> str:
-    if look.pane is viewer.Pane.DIFF:
+def _line_style(screen: viewer.Screen, line: str) -> str:
+    if screen.pane is viewer.Pane.DIFF:
         return "muted" if _FILE_NAME.match(line) else DIFF_STYLES.get(line[:1], "")
-    return "strong" if look.pane is viewer.Pane.ABOUT and line[:1].strip() else ""
+    return "strong" if screen.pane is viewer.Pane.ABOUT and line[:1].strip() else ""
 
 
 _DIFFSTAT = (
@@ -594,7 +612,11 @@ def short_diffstat(diffstat: str) -> str:
 
 
 def _facts(
-    shown: viewer.ShownAttempt, snapshot: viewer.Fields, look: viewer.Look, age: float, width: int
+    shown: viewer.ShownAttempt,
+    snapshot: viewer.Fields,
+    screen: viewer.Screen,
+    age: float,
+    width: int,
 ) -> Text:
     """Return a row with duration, wall clock, agent, activity, cost and changes."""
     fields, row = shown.row, Row(width)
@@ -607,13 +629,15 @@ def _facts(
             )
         row.add("  ")
     elif shown.worker_id:
-        mark, style, kind = _mark(fields, unicode=look.unicode)
+        mark, style, kind = _mark(fields, unicode=screen.unicode)
         row.add(" ").add(mark, 2, f"{style}.strong").add(duration(fields["seconds"]), style="time")
         if width >= NARROW_COLUMNS:
             row.add(f" to {clock(fields['at'], seconds=False)}", style="muted")
         row.add("  ")
         if kind not in ("finish", "land"):
-            again = look.in_attempt and look.view is not None and look.view.step(1) is not None
+            again = (
+                screen.in_attempt and screen.view is not None and screen.view.step(1) is not None
+            )
             word = OUTCOME_WORDS.get(fields["outcome"], fields["outcome"])
             then = "asked, and went on" if kind == "asked" else f"{word}, tried again"
             text = ": ".join(filter(None, [then, fields["error"]])) if again else ended_text(fields)
@@ -626,7 +650,7 @@ def _facts(
     doing = fields.get("activity") or (progress["activity"] if progress else "")
     percent = f"{progress['percent']}% " if progress and progress["percent"] is not None else ""
     cost = used(fields.get("tokens"), fields.get("money_usd"))
-    changes = short_diffstat(fields.get("diffstat") or (look.log.changes if look.log else ""))
+    changes = short_diffstat(fields.get("diffstat") or (screen.log.changes if screen.log else ""))
     parts = [each for each in (cost, changes) if each]
     while parts and columns("  ".join(parts)) > row.room - 2:
         parts.pop()
@@ -636,16 +660,20 @@ def _facts(
     return row.add("  ").fill(spent, "muted").text()
 
 
-def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int) -> Iterator[Text]:
+def decisions(
+    snapshot: viewer.Fields, screen: viewer.Screen, width: int, rows: int
+) -> Iterator[Text]:
     """Yield a rule, what waits for a person's decision, and below it all about the chosen one."""
     part = viewer.Part.DECISIONS
-    listed = viewer.rows_of(look, snapshot, part)
-    yield _rule(f"to decide: {len(listed)}{left_out(look, part)}", width, look, part)
+    listed = viewer.rows_of(screen, snapshot, part)
+    yield _rule(f"to decide: {len(listed)}{left_out(screen, part)}", width, screen, part)
     if not listed:
-        text = "none of them" if look.find else "no question is open, and no branch awaits approval"
+        text = (
+            "none of them" if screen.find else "no question is open, and no branch awaits approval"
+        )
         yield Row(width).add(f" {text}", style="muted").text()
         return
-    at, id_room = viewer.chosen_at(look, listed, part), id_columns(snapshot, width)
+    at, id_room = viewer.chosen_at(screen, listed, part), id_columns(snapshot, width)
     room = max(1, min(len(listed), rows // 2 - 1))
     first = max(0, at - room + 1)
     for index, each in enumerate(listed[first : first + room], first):
@@ -654,7 +682,7 @@ def decisions(snapshot: viewer.Fields, look: viewer.Look, width: int, rows: int)
         row.add("asks" if "question" in each else "to approve", 11, "attention")
         yield named(row.fill(each["title"]).text(), part, viewer.key_of(part, each))
     chosen = listed[at]
-    yield _rule(chosen["title"] or chosen["issue_id"], width, look, part)
+    yield _rule(chosen["title"] or chosen["issue_id"], width, screen, part)
     for text, style in _about(chosen):
         for line in text.splitlines():
             for words in textwrap.wrap(printable(line), width - 2) or [""]:
@@ -678,23 +706,23 @@ def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
     yield "v approves, V rejects, d shows the change", "muted"
 
 
-def keys(look: viewer.Look, width: int) -> Iterator[Text]:
+def keys(screen: viewer.Screen, width: int) -> Iterator[Text]:
     """Yield a rule, and the meaning of each key."""
-    yield _rule("keys", width, look)
-    for key, meaning in bindings.help_lines(look.role)[look.top :]:
+    yield _rule("keys", width, screen)
+    for key, meaning in bindings.help_lines(screen.role)[screen.top :]:
         yield Row(width).add(" ").add(key, 9, "strong").fill(meaning).text()
 
 
-def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
+def hints(snapshot: viewer.Fields, screen: viewer.Screen, width: int) -> str:
     """Return the last row: the keys that are useful here, as many as fit."""
     pause = "resume" if snapshot["state"] in bindings.RESUMED else "pause"
     # What waits for a person comes first: a narrow row has no room for all.
     fleet = "Enter open   2 landing   5 issues   Tab other list"
     if snapshot["queue"]["quarantined"]:
         fleet = f"3 quarantined   {fleet}"
-    if viewer.rows_of(viewer.Look(), snapshot, viewer.Part.DECISIONS):
+    if viewer.rows_of(viewer.Screen(), snapshot, viewer.Part.DECISIONS):
         fleet = f"4 to decide   {fleet}"
-    match look.pane:
+    match screen.pane:
         case viewer.Pane.LOG:
             hint = "[ ] attempts   / find   w wrap   f full   g G ends   T times   S save"
         case viewer.Pane.DIFF:
@@ -706,17 +734,17 @@ def hints(snapshot: viewer.Fields, look: viewer.Look, width: int) -> str:
         case viewer.Pane.ISSUES:
             hint = "Enter open   f states   s sort   r try again   e its issues   u ask   / filter"
         case viewer.Pane.DECISIONS:
-            keyed = "i answer   v approve   V reject   " if look.role in bindings.LIVE else ""
+            keyed = "i answer   v approve   V reject   " if screen.role in bindings.LIVE else ""
             hint = f"{keyed}Enter open   d diff"
         case viewer.Pane.LANDING:
             hint = "Enter open   d diff   f landed, not, waiting   / filter"
         case viewer.Pane.HELP | viewer.Pane.PAGE:
             hint = ""
-        case _ if look.role is viewer.Role.REPLAY:
+        case _ if screen.role is viewer.Role.REPLAY:
             hint = f"space hold   + - speed   {fleet}   / filter"
         case _:
             hint = f"{fleet}   p {pause}   + - workers   x release   / filter   f states   s sort"
-    last = "   ? help   q leave" if look.pane is viewer.Pane.FLEET else "   ? help   q back"
+    last = "   ? help   q leave" if screen.pane is viewer.Pane.FLEET else "   ? help   q back"
     while hint and columns(hint + last) > width - 2:
         hint = hint.rpartition("   ")[0]
     return (hint + last).strip()

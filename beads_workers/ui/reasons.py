@@ -18,9 +18,10 @@ from functools import cached_property
 from beads_workers.core.base.facts import NO_FLEET, AccountFacts, Facts, IssueFacts
 from beads_workers.core.base.model import Filters, IssueId, value
 from beads_workers.core.base.ready import FINISHED, HOLDS_NOTHING, NO_WORK
-from beads_workers.core.base.source import Seen, brought, why_over
+from beads_workers.core.base.source import TrackedIssue, brought, why_over
 from beads_workers.core.base.text import counted
-from beads_workers.ui.words import FATE_WORDS, duration
+from beads_workers.ui.time_text import duration
+from beads_workers.ui.words import FATE_WORDS
 
 
 class Cause(Enum):
@@ -86,7 +87,7 @@ class Picture:
     # Turns epoch seconds into a local time.
     clock: Callable[[float], str]
     # The issues asked about and everything they wait for, down to the roots.
-    seen: Mapping[IssueId, Seen] = field(default_factory=dict)
+    seen: Mapping[IssueId, TrackedIssue] = field(default_factory=dict)
     # The issues that the tracker itself calls ready; None if it was not asked.
     ready: frozenset[IssueId] | None = None
     # Why the tracker could not be read, or "".
@@ -206,7 +207,7 @@ def headline(issue_id: IssueId, reasons: list[Reason], picture: Picture) -> str:
 # --- what the tracker shows ----------------------------------------------------------------------
 
 
-def _closed(seen: Seen, picture: Picture) -> Reason:
+def _closed(seen: TrackedIssue, picture: Picture) -> Reason:
     at = epoch(seen.closed_at)
     when = f" at {picture.clock(at)}" if at is not None else ""
     reason = f": {seen.close_reason}" if seen.close_reason else ""
@@ -215,7 +216,7 @@ def _closed(seen: Seen, picture: Picture) -> Reason:
     return Reason(Cause.CLOSED, f"closed{when}{reason}{who}", again)
 
 
-def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reason]:
+def _by_the_tracker(seen: TrackedIssue, picture: Picture, *, marked: bool) -> list[Reason]:
     """Return the tracker's reasons.
 
     ``marked``: another reason already explains why it is out of the backlog.
@@ -241,7 +242,7 @@ def _by_the_tracker(seen: Seen, picture: Picture, *, marked: bool) -> list[Reaso
     return found
 
 
-def _later(seen: Seen, picture: Picture) -> list[Reason]:
+def _later(seen: TrackedIssue, picture: Picture) -> list[Reason]:
     """Return reasons for an issue that is, or whose parent is, deferred until a later time."""
     above = [picture.seen[i] for i in seen.parents if i in picture.seen]
     found = []
@@ -255,7 +256,7 @@ def _later(seen: Seen, picture: Picture) -> list[Reason]:
     return found
 
 
-def _in_progress(seen: Seen, picture: Picture) -> Reason:
+def _in_progress(seen: TrackedIssue, picture: Picture) -> Reason:
     release = f"'beads-workers release {shlex.quote(seen.issue_id)}'"
     if not seen.assignee:
         remedy = f"if nobody works on it: {release}"
@@ -277,7 +278,7 @@ def _in_progress(seen: Seen, picture: Picture) -> Reason:
     return Reason(Cause.IN_PROGRESS, text, remedy)
 
 
-def _blocked(seen: Seen, picture: Picture) -> list[Reason]:
+def _blocked(seen: TrackedIssue, picture: Picture) -> list[Reason]:
     path: frozenset[IssueId] = frozenset({seen.issue_id})
     above = [i for i in seen.parents if is_held_up(i, picture, path)]
     direct = blockers(seen, picture)
@@ -492,7 +493,7 @@ def _no_workers(facts: Facts) -> Reason:
     return Reason(Cause.NO_WORKERS, "the fleet has no workers", "'beads-workers scale 4'")
 
 
-def its_turn(seen: Seen, picture: Picture) -> list[Reason]:
+def its_turn(seen: TrackedIssue, picture: Picture) -> list[Reason]:
     """Return why an issue that could be taken was not taken yet."""
     facts = picture.facts
     ahead = sum(facts.listed[: seen.priority]) + facts.unsent
@@ -542,7 +543,7 @@ def chain(issue_id: IssueId, picture: Picture) -> list[Link]:
     return links
 
 
-def blockers(seen: Seen, picture: Picture) -> list[IssueId]:
+def blockers(seen: TrackedIssue, picture: Picture) -> list[IssueId]:
     """Return unfinished issues that this one waits for directly; missing ones do not block."""
     named = [i for i in seen.waits_for if i in picture.seen]
     return [i for i in named if picture.seen[i].status not in HOLDS_NOTHING]
@@ -639,7 +640,7 @@ def a(noun: str) -> str:
 # The filters of a fleet that leave an issue out, with the issue's own value for each.
 
 
-def filtered(seen: Seen, picture: Picture) -> list[Reason]:
+def filtered(seen: TrackedIssue, picture: Picture) -> list[Reason]:
     """Return one reason for each filter of the fleet that leaves this issue out."""
     wanted = picture.facts.filters
     has = f"its labels are {', '.join(seen.labels)}" if seen.labels else "it has no label"
@@ -665,7 +666,7 @@ def filtered(seen: Seen, picture: Picture) -> list[Reason]:
     return _container(seen, wanted) + reasons + _brings_nothing(seen, wanted)
 
 
-def _container(seen: Seen, wanted: Filters) -> list[Reason]:
+def _container(seen: TrackedIssue, wanted: Filters) -> list[Reason]:
     if wanted.types or seen.issue_type not in NO_WORK:
         return []
     holds = seen.issue_type in ("epic", "gate", "molecule")
@@ -674,7 +675,7 @@ def _container(seen: Seen, wanted: Filters) -> list[Reason]:
     return [Reason(Cause.FILTERED, text, f"start with --type {seen.issue_type} to take it")]
 
 
-def _brings_nothing(seen: Seen, wanted: Filters) -> list[Reason]:
+def _brings_nothing(seen: TrackedIssue, wanted: Filters) -> list[Reason]:
     if not wanted.bring or not brought(seen).isdisjoint(wanted.bring):
         return []
     lacks = " and ".join(f"no {what} of its own" for what in wanted.bring)
@@ -682,7 +683,7 @@ def _brings_nothing(seen: Seen, wanted: Filters) -> list[Reason]:
     return [Reason(Cause.FILTERED, text, "start with a command or an agent")]
 
 
-def _is_under(seen: Seen, ancestor: str, picture: Picture) -> bool:
+def _is_under(seen: TrackedIssue, ancestor: str, picture: Picture) -> bool:
     above, known = list(seen.parents), set[IssueId]()
     while above:
         each = above.pop()

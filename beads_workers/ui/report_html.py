@@ -24,7 +24,8 @@ from beads_workers.ui.agents import short_tokens
 from beads_workers.ui.findings import by_outcome, tracker
 from beads_workers.ui.report_sections import Child, add, bar, el, foreign, own, render, timeline
 from beads_workers.ui.report_text import dropped, which
-from beads_workers.ui.words import OUTCOME_WORDS, clock, duration, fate_count, moment
+from beads_workers.ui.time_text import clock, duration, moment
+from beads_workers.ui.words import OUTCOME_WORDS, fate_count
 
 ZOOMS = (1, 3, 10, 30)
 

@@ -23,7 +23,8 @@ from beads_workers.core.views.history import (
 from beads_workers.ui import findings
 from beads_workers.ui.agents import at_least, dollars, receipt_line, receipt_lines
 from beads_workers.ui.report_text import landing_text, quarantined_after, run_text
-from beads_workers.ui.words import FATE_WORDS, NO_ERROR, OUTCOME_WORDS, clock, duration, moment
+from beads_workers.ui.time_text import clock, duration, moment
+from beads_workers.ui.words import FATE_WORDS, NO_ERROR, OUTCOME_WORDS
 
 # --- html parts ----------------------------------------------------------------------------------
 # Parts of an HTML page that no content can break. All text goes through ``el``: control and bidi

@@ -17,15 +17,8 @@ from beads_workers.ui import findings, landing
 from beads_workers.ui.agents import at_least, dollars, short_tokens, used
 from beads_workers.ui.findings import LandedIssue, by_outcome, done, tracker
 from beads_workers.ui.rows import sparkline
-from beads_workers.ui.words import (
-    DID_NOT_LAND,
-    FATE_WORDS,
-    NO_ERROR,
-    OUTCOME_WORDS,
-    duration,
-    fate_count,
-    moment,
-)
+from beads_workers.ui.time_text import duration, moment
+from beads_workers.ui.words import DID_NOT_LAND, FATE_WORDS, NO_ERROR, OUTCOME_WORDS, fate_count
 
 # --- report text ---------------------------------------------------------------------------------
 # The report for a terminal: the results, reasons of failures, and next steps. Rows fit the width;

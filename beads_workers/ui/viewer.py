@@ -28,7 +28,8 @@ from beads_workers.ui.attempt_view import (
 )
 from beads_workers.ui.backlog import IssueBacklog, by_cause, entries, issue_rows
 from beads_workers.ui.lines import FOLDED_MIN
-from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES, began_at
+from beads_workers.ui.time_text import began_at
+from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES
 
 
 class Role(Enum):
@@ -284,7 +285,7 @@ class ShownAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Screen:
     """State of a view."""
 
     role: Role = Role.WATCH
@@ -357,19 +358,19 @@ class Look:
         return self.pane in ATTEMPT and self.opened is not None
 
 
-Pressed = tuple[Look, Wish | None]
+Pressed = tuple[Screen, Wish | None]
 
 # --- lists ---------------------------------------------------------------------------------------
 
 
-def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
+def rows_of(screen: Screen, snapshot: Fields, part: Part) -> list[Fields]:
     """Return the rows of a list, in its order: ended attempts with the newest first."""
     match part:
         case Part.WORKERS:
             rows = list(snapshot["workers"])
-            if look.order:
-                rows.sort(key=ORDERS[look.order], reverse=True)
-            if not (look.states.get(part) or look.finds.get(Pane.FLEET)):
+            if screen.order:
+                rows.sort(key=ORDERS[screen.order], reverse=True)
+            if not (screen.states.get(part) or screen.finds.get(Pane.FLEET)):
                 rows = _idle_folded(rows)
         case Part.ENDED:
             rows = list(reversed(snapshot["outcomes"]))
@@ -378,14 +379,14 @@ def rows_of(look: Look, snapshot: Fields, part: Part) -> list[Fields]:
         case Part.QUARANTINED:
             rows = by_cause(snapshot["quarantined"])
         case Part.ISSUES:
-            rows = [*issue_rows(look.backlog, snapshot, look.issue_order)]
+            rows = [*issue_rows(screen.backlog, snapshot, screen.issue_order)]
         case Part.DECISIONS:
             rows = [*snapshot["questions"], *snapshot["approvals"]]
-    if shown := STATES[part].get(look.states.get(part, "")):
+    if shown := STATES[part].get(screen.states.get(part, "")):
         rows = [row for row in rows if shown(row)]
-    if find := look.finds.get(PANES.get(part, Pane.FLEET), ""):
+    if find := screen.finds.get(PANES.get(part, Pane.FLEET), ""):
         rows = [row for row in rows if _says(row, find)]
-    return [*entries(rows, look.unfolded)] if part in FOLDED else rows
+    return [*entries(rows, screen.unfolded)] if part in FOLDED else rows
 
 
 def _idle_folded(rows: list[Fields]) -> list[Fields]:
@@ -424,27 +425,27 @@ def key_of(part: Part, row: Fields) -> str:
     return f"{row['issue_id']} {row['at']}" if part is Part.ENDED else str(row["issue_id"])
 
 
-def chosen_at(look: Look, rows: Sequence[Fields], part: Part) -> int:
+def chosen_at(screen: Screen, rows: Sequence[Fields], part: Part) -> int:
     """Return the index of the chosen row; 0 if that row is gone."""
-    key = look.chosen.get(part)
+    key = screen.chosen.get(part)
     return next((at for at, row in enumerate(rows) if key_of(part, row) == key), 0)
 
 
-def chosen_row(look: Look, snapshot: Fields, part: Part) -> Fields | None:
+def chosen_row(screen: Screen, snapshot: Fields, part: Part) -> Fields | None:
     """Return the row that the arrows are on; None in an empty list."""
-    rows = rows_of(look, snapshot, part)
-    return rows[chosen_at(look, rows, part)] if rows else None
+    rows = rows_of(screen, snapshot, part)
+    return rows[chosen_at(screen, rows, part)] if rows else None
 
 
-def pin_of(look: Look, snapshot: Fields, row: Fields) -> Pin | None:
+def pin_of(screen: Screen, snapshot: Fields, row: Fields) -> Pin | None:
     """Return the pin of the attempt of a row of the list that the arrows are in.
 
     Of an idle worker, that is its last attempt, and of an issue its newest one. None if nothing has
     run there.
     """
-    if look.part is Part.ENDED:
+    if screen.part is Part.ENDED:
         return pin_outcome(row, snapshot)
-    if look.part is not Part.WORKERS:
+    if screen.part is not Part.WORKERS:
         return pin_issue(row["issue_id"], snapshot)
     if row["issue_id"] is not None:
         return pin_worker(row, snapshot)
@@ -452,13 +453,13 @@ def pin_of(look: Look, snapshot: Fields, row: Fields) -> Pin | None:
     return next((pin_outcome(each, snapshot) for each in ran), None)
 
 
-def shown_attempt(look: Look, snapshot: Fields) -> ShownAttempt | None:
+def shown_attempt(screen: Screen, snapshot: Fields) -> ShownAttempt | None:
     """Return the attempt that is open, or else that of the chosen row."""
-    if look.in_attempt:
-        assert look.opened is not None, "an attempt is open"
-        return _pinned(look.opened, look.view, snapshot)
-    row = chosen_row(look, snapshot, look.part)
-    pin = pin_of(look, snapshot, row) if row is not None else None
+    if screen.in_attempt:
+        assert screen.opened is not None, "an attempt is open"
+        return _pinned(screen.opened, screen.view, snapshot)
+    row = chosen_row(screen, snapshot, screen.part)
+    pin = pin_of(screen, snapshot, row) if row is not None else None
     return _pinned(pin, None, snapshot) if pin is not None else None
 
 
@@ -513,13 +514,13 @@ def found_in(text: str, line: str) -> int:
     return (line.lower() if text.islower() else line).find(text)
 
 
-def placed(look: Look, log: ShownLog) -> Look:
+def placed(screen: Screen, log: ShownLog) -> Screen:
     """Return the view with this text: if it is wrapped otherwise, at the same line as before."""
-    old = look.log
-    if old is None or look.log_end is None or (old.first, old.cuts) == (log.first, log.cuts):
-        return replace(look, log=log)
-    end = log.row_of(min(old.line_of(look.log_end), log.line_of(log.end)))
-    return replace(look, log=log, log_end=end, log_found=None)
+    old = screen.log
+    if old is None or screen.log_end is None or (old.first, old.cuts) == (log.first, log.cuts):
+        return replace(screen, log=log)
+    end = log.row_of(min(old.line_of(screen.log_end), log.line_of(log.end)))
+    return replace(screen, log=log, log_end=end, log_found=None)
 
 
 # --- renderer ------------------------------------------------------------------------------------

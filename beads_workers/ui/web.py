@@ -45,7 +45,7 @@ from beads_workers.core.base.text import is_local
 from beads_workers.ui.report_html import ICON, policy_hash, read_own
 from beads_workers.ui.report_html import patterns as report_patterns
 from beads_workers.ui.web_resumption import Resumption
-from beads_workers.ui.web_shown import Message, Shown
+from beads_workers.ui.web_state import Message, PageState
 
 HOST = "127.0.0.1"
 NOT_OURS = """{0} is no name of this page. If it is your tunnel's, set in beads-workers.toml:
@@ -188,7 +188,7 @@ class WebServer(ThreadingHTTPServer):
         port: int,
         token: str,
         key: str,
-        shown: Shown,
+        shown: PageState,
         *,
         ask: Ask,
         control: Control | None,

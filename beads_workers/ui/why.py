@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from beads_workers.core.base.model import IssueId, value
-from beads_workers.core.base.source import Seen
+from beads_workers.core.base.source import TrackedIssue
 from beads_workers.core.base.text import printable
 from beads_workers.ui.reasons import (
     OF_THE_FLEET,
@@ -19,7 +19,8 @@ from beads_workers.ui.reasons import (
     explain,
     of_the_fleet,
 )
-from beads_workers.ui.words import FATE_WORDS, duration
+from beads_workers.ui.time_text import duration
+from beads_workers.ui.words import FATE_WORDS
 
 # --- overview ------------------------------------------------------------------------------------
 # Why little or nothing happens: the fleet's own state, and the backlog sorted by reason.
@@ -167,7 +168,7 @@ GROUPS = {
 
 def issue_lines(
     issue_id: str,
-    seen: Seen | None,
+    seen: TrackedIssue | None,
     head: str,
     reasons: Sequence[Reason],
     links: Sequence[Link],

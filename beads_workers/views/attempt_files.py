@@ -1,8 +1,8 @@
 """The view of an attempt: all attempts of its issue, which file is its log, its diff.
 
 ``read_view``, ``log_path`` and ``diff_lines`` may take seconds, and raise ``CommandError``,
-``GitError`` or ``OSError``. The dashboard calls them in threads (``views.background``); the server of
-the live page has a thread for each request.
+``GitError`` or ``OSError``. The dashboard calls them in threads (``views.background``); the
+server of the live page has a thread for each request.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from beads_workers.core.base.text import counted, printable
 from beads_workers.ui.attempt_view import AttemptView, Fields, Pin, running, stamp
-from beads_workers.ui.viewer import Look, ShownAttempt, ShownLog, chosen_row, shown_attempt
-from beads_workers.ui.words import clock
+from beads_workers.ui.time_text import clock
+from beads_workers.ui.viewer import Screen, ShownAttempt, ShownLog, chosen_row, shown_attempt
 from beads_workers.views.attempt_files import diff_lines, log_path, read_view, worktree_of
 from beads_workers.views.logs import LOG_BYTES_MAX, LogFile
 from beads_workers.worktrees.git import GitError, call, names
@@ -25,7 +25,7 @@ from beads_workers.worktrees.records import Records
 T = TypeVar("T")
 
 
-class Beside(Generic[T]):
+class BackgroundAnswer(Generic[T]):
     """The newest answer to one question, worked out in a thread beside the dashboard."""
 
     def __init__(self) -> None:
@@ -92,10 +92,10 @@ class AttemptReader:
     ) -> None:
         self._run_folder, self._why_lines = run_folder, why
         self._replay = replay
-        self._view: Beside[AttemptView] = Beside()
+        self._view: BackgroundAnswer[AttemptView] = BackgroundAnswer()
         self._is_read = False
-        self._diff: Beside[list[str]] = Beside()
-        self._why: Beside[list[str]] = Beside()
+        self._diff: BackgroundAnswer[list[str]] = BackgroundAnswer()
+        self._why: BackgroundAnswer[list[str]] = BackgroundAnswer()
 
     def _directory(self, run_id: str) -> Path:
         return self._run_folder(run_id).parent.parent
@@ -165,13 +165,13 @@ class LogTail:
         self._file: LogFile | None = None
         self._of: tuple[str, int, Path] | None = None
         """Issue, attempt and path of the open log."""
-        self._changes: Beside[str] = Beside()
+        self._changes: BackgroundAnswer[str] = BackgroundAnswer()
 
-    def read(self, look: Look, snapshot: Mapping[str, Any]) -> ShownLog:
+    def read(self, screen: Screen, snapshot: Mapping[str, Any]) -> ShownLog:
         """Return the log of the selected attempt. Raise ``OSError`` if it cannot be read."""
-        shown = shown_attempt(look, snapshot)
+        shown = shown_attempt(screen, snapshot)
         if shown is None:
-            row = chosen_row(look, snapshot, look.part)
+            row = chosen_row(screen, snapshot, screen.part)
             if row is None or "folded" in row:
                 return ShownLog("nothing to show")
             return ShownLog(f"{row['worker_id']} has run nothing yet")

@@ -13,7 +13,7 @@ from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.night import runs_of_night
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.ui.words import moment
+from beads_workers.ui.time_text import moment
 
 
 def read_night(

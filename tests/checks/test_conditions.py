@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.checks import conditions as folder
-from beads_workers.checks.condition import Asked, conditions, table
+from beads_workers.checks.condition import CheckedBy, conditions, table
 from beads_workers.cli.application import build
 from beads_workers.errors import CommandError
 from tests.cli.doctor_support import Patient, initialised, write
@@ -300,5 +300,5 @@ def test_the_option_that_a_refusal_names_lifts_it(
 
 def test_what_costs_minutes_is_asked_last_and_every_row_says_who_asks() -> None:
     asked = [each.asked for each in conditions()]
-    assert Asked.AT_THE_END not in asked[: -asked.count(Asked.AT_THE_END)]
+    assert CheckedBy.AT_THE_END not in asked[: -asked.count(CheckedBy.AT_THE_END)]
     assert table().count("\n|") == len(asked) + 2

@@ -19,7 +19,7 @@ from beads_workers.executors.files import log_file, output_file
 from beads_workers.runtime.journal_file import read_journal
 from beads_workers.ui.attempt_view import AttemptView, Pin, Tried, attempt_view
 from beads_workers.views.attempt_files import diff_lines, log_path, read_view
-from beads_workers.views.background import AttemptReader, Beside
+from beads_workers.views.background import AttemptReader, BackgroundAnswer
 from beads_workers.worktrees.diffs import diff
 from beads_workers.worktrees.git import SECONDS_VARIABLE, GitError, GitHangs
 from tests.oracles.journals import KEPT
@@ -202,7 +202,7 @@ def test_a_filter_that_hangs_ends_with_its_git(
 
 
 def test_an_answer_stands_until_a_newer_one_has_come_and_is_never_anothers() -> None:
-    beside: Beside[str] = Beside()
+    beside: BackgroundAnswer[str] = BackgroundAnswer()
     may_answer = threading.Event()
 
     def later(answer: str) -> Callable[[], str]:

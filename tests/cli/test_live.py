@@ -19,7 +19,7 @@ from beads_workers.core.views.history import Attempt
 from beads_workers.executors.files import log_file, output_file
 from beads_workers.ui import bindings
 from beads_workers.ui.attempt_view import AttemptView, Pin, Tried
-from beads_workers.ui.viewer import Look, Pane, Part, ShownAttempt, ShownLog
+from beads_workers.ui.viewer import Pane, Part, Screen, ShownAttempt, ShownLog
 from beads_workers.ui.wrapping import Wrapping
 from beads_workers.views import logs
 from beads_workers.views.attempt_files import save
@@ -93,10 +93,12 @@ def test_lines_of_agents_are_readable_and_control_characters_do_nothing(tmp_path
 # --- the log of what is looked at ----------------------------------------------------------------
 
 
-def of(look: Look, folder: Path, *records: rec.Record, tail: LogTail | None = None) -> list[str]:
+def of(
+    screen: Screen, folder: Path, *records: rec.Record, tail: LogTail | None = None
+) -> list[str]:
     """What is shown of the attempt that a look is at."""
     tail = tail or LogTail(folder.joinpath)
-    return list(tail.read(look, after(*records)).lines)
+    return list(tail.read(screen, after(*records)).lines)
 
 
 def run_folder(folder: Path) -> str:
@@ -109,10 +111,10 @@ def test_the_log_is_that_of_the_chosen_attempt_running_or_ended(tmp_path: Path) 
     add(Path(output_file(folder, "W1")), "running\n")
     add(Path(log_file(folder, "app-9", 1)), "was done\n")
     records = (*fleet(2, busy=1), ended("app-9", "W2"))
-    assert of(Look(), tmp_path, *records) == ["running"]
-    assert of(Look(chosen={Part.WORKERS: "W2"}), tmp_path, *records) == ["was done"]
-    assert of(Look(part=Part.ENDED), tmp_path, *records) == ["was done"]
-    nothing = LogTail(tmp_path.joinpath).read(Look(), after(*fleet(1)))
+    assert of(Screen(), tmp_path, *records) == ["running"]
+    assert of(Screen(chosen={Part.WORKERS: "W2"}), tmp_path, *records) == ["was done"]
+    assert of(Screen(part=Part.ENDED), tmp_path, *records) == ["was done"]
+    nothing = LogTail(tmp_path.joinpath).read(Screen(), after(*fleet(1)))
     assert nothing.title == "W1 has run nothing yet" and not nothing.lines
 
 
@@ -120,48 +122,48 @@ def test_the_next_attempt_of_a_worker_starts_with_an_empty_log(tmp_path: Path) -
     tail, path = LogTail(tmp_path.joinpath), Path(output_file(run_folder(tmp_path), "W1"))
     first = fleet(1, busy=1)
     add(path, "short\n")
-    assert of(Look(), tmp_path, *first, tail=tail) == ["short"]
+    assert of(Screen(), tmp_path, *first, tail=tail) == ["short"]
     path.unlink()
     add(path, "a longer one than before\n")
     second = (*first, ended("app-1"), rec.Started("app-2", "W1", 1, "r2", "next"))
-    assert of(Look(), tmp_path, *second, tail=tail) == ["a longer one than before"]
+    assert of(Screen(), tmp_path, *second, tail=tail) == ["a longer one than before"]
 
 
 def test_a_log_that_was_cut_or_is_gone_is_read_anew(tmp_path: Path) -> None:
     tail, path = LogTail(tmp_path.joinpath), Path(output_file(run_folder(tmp_path), "W1"))
     records = fleet(1, busy=1)
-    assert tail.read(Look(), after(*records)).title.endswith("nothing printed yet")
+    assert tail.read(Screen(), after(*records)).title.endswith("nothing printed yet")
     over = after(*records, ended("app-1"))
-    assert tail.read(Look(), over).title.endswith("it printed nothing")
+    assert tail.read(Screen(), over).title.endswith("it printed nothing")
     add(path, "one\ntwo\n")
-    assert of(Look(), tmp_path, *records, tail=tail) == ["one", "two"]
+    assert of(Screen(), tmp_path, *records, tail=tail) == ["one", "two"]
     path.write_text("new\n")
-    assert of(Look(), tmp_path, *records, tail=tail) == ["new"]
+    assert of(Screen(), tmp_path, *records, tail=tail) == ["new"]
     path.unlink()
-    assert of(Look(), tmp_path, *records, tail=tail) == []
+    assert of(Screen(), tmp_path, *records, tail=tail) == []
 
 
 def test_the_log_of_an_open_attempt_is_read_in_the_folder_of_its_own_run(tmp_path: Path) -> None:
     earlier = "20261120-031500.000-aaaaaa"
     add(Path(log_file(str(tmp_path / earlier), "app-1", 2)), "in the run before\n")
     add(Path(output_file(run_folder(tmp_path), "W1")), "of another attempt\n")
-    look = Look(pane=Pane.LOG, opened=Pin("app-1", earlier, 2, "W1"))
+    screen = Screen(pane=Pane.LOG, opened=Pin("app-1", earlier, 2, "W1"))
     one = Attempt("r", "app-1", "", 2, "W1", 2, 1.0, 2.0, 1.0, "error")
     view = AttemptView(Pin("app-1", earlier, 2, "W1"), "", (Tried(earlier, 1.0, one),), 0)
-    assert of(replace(look, view=view), tmp_path, *fleet(1, busy=1)) == ["in the run before"]
-    assert of(look, tmp_path, *fleet(1, busy=1)) == ["in the run before"]
+    assert of(replace(screen, view=view), tmp_path, *fleet(1, busy=1)) == ["in the run before"]
+    assert of(screen, tmp_path, *fleet(1, busy=1)) == ["in the run before"]
 
 
 def test_an_open_log_does_not_go_over_to_what_its_worker_runs_next(tmp_path: Path) -> None:
     folder, records = run_folder(tmp_path), fleet(1, busy=1)
     tail, path = LogTail(tmp_path.joinpath), Path(output_file(folder, "W1"))
-    look, _ = bindings.press(Look(), "enter", after(*records))
+    screen, _ = bindings.press(Screen(), "enter", after(*records))
     add(path, "one\n")
-    assert of(look, tmp_path, *records, tail=tail) == ["one"]
+    assert of(screen, tmp_path, *records, tail=tail) == ["one"]
     path.rename(log_file(folder, "app-1", 1))
     add(path, "of the next\n")
     records += [ended("app-1"), rec.Started("app-2", "W1", 1, "r2", "next")]
-    assert of(look, tmp_path, *records, tail=tail) == ["one"]
+    assert of(screen, tmp_path, *records, tail=tail) == ["one"]
 
 
 def test_lines_have_the_time_at_which_they_came_or_that_their_agent_says(tmp_path: Path) -> None:

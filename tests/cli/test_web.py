@@ -30,7 +30,7 @@ from beads_workers.runtime import live_page
 from beads_workers.runtime.live_page import LivePage
 from beads_workers.runtime.locks import is_locked, try_lock
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.ui.web_shown import Shown
+from beads_workers.ui.web_state import PageState
 from tests.support.fleet import PROGRAM, until
 from tests.support.journals import night
 
@@ -139,7 +139,7 @@ def test_a_page_is_opened_beside_a_run_and_says_why_not(tmp_path: Path) -> None:
 
 def look(directory: Path) -> dict[str, object]:
     """What somebody is shown who looks where no fleet runs."""
-    shown = Shown()
+    shown = PageState()
     shown.enter()
     feed = PageFeed(directory, shown, None)
     feed._show_last()
@@ -155,7 +155,7 @@ def look(directory: Path) -> dict[str, object]:
 def test_it_outlives_a_fleet_by_so_long_and_no_longer(tmp_path: Path) -> None:
     lock = try_lock(tmp_path / "lock")
     assert lock is not None
-    feed = threading.Thread(target=PageFeed(tmp_path, Shown(), Lifetime(0.5, 0.5, 0.5)).run)
+    feed = threading.Thread(target=PageFeed(tmp_path, PageState(), Lifetime(0.5, 0.5, 0.5)).run)
     feed.start()
     feed.join(2.5)
     assert feed.is_alive()
@@ -200,7 +200,7 @@ def test_a_run_too_short_to_be_seen_is_waited_for_like_any_other(tmp_path: Path)
     noted: list[float | None] = []
     until = noted.append
     life = Lifetime(unread=3600.0, no_run=0.3)
-    feed = PageFeed(tmp_path, Shown(), life, lambda at: until(at) or len(noted) < 4)
+    feed = PageFeed(tmp_path, PageState(), life, lambda at: until(at) or len(noted) < 4)
     entries = sorted(night(20, 2).entries, key=lambda entry: entry.elapsed)
     folder = RunDirectory(tmp_path).run("20260101-000000.000-abcdef")
     folder.mkdir(parents=True)
@@ -267,7 +267,7 @@ def test_a_pid_that_does_not_hold_the_file_is_not_ended(tmp_path: Path) -> None:
 
 
 def test_whoever_looks_again_is_told_nothing_old(tmp_path: Path) -> None:
-    lock, shown = try_lock(tmp_path / "lock"), Shown()
+    lock, shown = try_lock(tmp_path / "lock"), PageState()
     assert lock is not None
     shown.say("snapshot", {"state": "of an hour ago"})
     feed = threading.Thread(target=PageFeed(tmp_path, shown, Lifetime(0.0, 0.0, 0.0)).run)

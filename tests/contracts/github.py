@@ -93,12 +93,12 @@ class GitHubSource:
         ]
         return self._settled(settlement_rules.pending(dead, held), dead.actor)
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """These issues, from one listing."""
         known = self._all() if issue_ids else {}
         return {i: to_seen(known[i]) for i in issue_ids if i in known}
 
-    def unfinished(self, rows_max: int) -> list[source.Seen]:
+    def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """Everything that is not closed."""
         found = [
             to_seen(each)

@@ -194,7 +194,7 @@ class MemorySource:
             lambda: self._settled("recover", settlement_rules.pending(dead, held), dead.actor),
         )
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """See ``Source``."""
         known = self.tracker.issues
         return self._faulty("look", lambda: {i: to_seen(known[i]) for i in issue_ids if i in known})
@@ -209,7 +209,7 @@ class MemorySource:
         )
         return self._faulty("conversations", lambda: tuple(told))
 
-    def unfinished(self, rows_max: int) -> list[source.Seen]:
+    def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """See ``Source``."""
         found = [to_seen(each) for each in self._in_order() if each.status not in FINISHED]
         return self._faulty("unfinished", lambda: found[:rows_max])

@@ -345,9 +345,9 @@ def test_watch_and_replay_show_the_same(
     assert last["ended"] == {"exit_code": 7, "reason": "idle_timeout"}
 
     from beads_workers.ui.dashboard import draw
-    from beads_workers.ui.viewer import Look, Renderer, Role
+    from beads_workers.ui.viewer import Renderer, Role, Screen
 
-    picture = draw(last, Look(Role.REPLAY), 0.0, 80, 24)
+    picture = draw(last, Screen(Role.REPLAY), 0.0, 80, 24)
     expected = Renderer({"NO_COLOR": "1", "TERM": "dumb"}).lines(picture, 80, 24)
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in expected]
     screen = open_screen(screens, embedded)

@@ -126,7 +126,7 @@ def test_an_installed_one_closes_three_issues(programs: Path, tmp_path: Path) ->
     told = run(["beads-workers", "start", "-n", "2", "--until-empty"], tmp_path, programs)
     assert "closed 3, failed attempts 0, quarantined 0, requeued 0" in told
     run(["beads-workers", "report", "--html", "night.html"], tmp_path, programs)
-    run(["python", "-c", "import beads_workers.ui.web_shown"], tmp_path, programs)
+    run(["python", "-c", "import beads_workers.ui.web_state"], tmp_path, programs)
 
 
 def files(folder: Path) -> dict[str, float]:

@@ -10,8 +10,9 @@ import pytest
 
 from beads_workers.core.records import journal as rec
 from beads_workers.ui.backlog import issue_rows, of_snapshot
-from beads_workers.ui.viewer import Look, Pane, Part, rows_of
-from beads_workers.ui.words import OUTCOME_WORDS, began_at
+from beads_workers.ui.time_text import began_at
+from beads_workers.ui.viewer import Pane, Part, Screen, rows_of
+from beads_workers.ui.words import OUTCOME_WORDS
 from tests.support import landings
 from tests.support.browser import Browser, Page
 from tests.support.web import Served
@@ -79,12 +80,12 @@ def told(page: Page, selector: str) -> list[str]:
     return [" ".join(text.split()) for text in found]
 
 
-def terminal(pane: Pane, part: Part | None = None, **look: Any) -> list[str]:
+def terminal(pane: Pane, part: Part | None = None, **screen: Any) -> list[str]:
     """The rows of a pane, wide enough for every word, with each cause unfolded."""
-    seen = Look(pane=pane, **look)
+    seen = Screen(pane=pane, **screen)
     if part is not None:
         keys = {row["key"] for row in rows_of(seen, night(), part) if "key" in row}
-        seen = Look(pane=pane, part=part, unfolded=frozenset(keys), **look)
+        seen = Screen(pane=pane, part=part, unfolded=frozenset(keys), **screen)
     rows = lines(night(), seen, columns=COLUMNS, rows=90)
     return [" ".join(row.removeprefix(" ▾ ").split()) for row in rows]
 

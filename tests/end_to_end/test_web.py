@@ -816,8 +816,8 @@ def test_all_issues_are_listed_by_state_as_the_dashboard_lists_them(
     states = [["quarantined 2", ["bw-1", "bw-2"]], ["in progress 1", ["bw-3"]]]
     assert page.value(shown) == [*states, ["ready 1", ["bw-5"]], ["blocked 1", ["bw-4"]]]
     known = backlog_of(fleet.state_directory, fleet.status())
-    look = viewer.Look(pane=viewer.Pane.ISSUES, part=viewer.Part.ISSUES, backlog=known)
-    terminal = [row.plain for row in issues(fleet.status(), look, 0.0, 100, 40)]
+    screen = viewer.Screen(pane=viewer.Pane.ISSUES, part=viewer.Part.ISSUES, backlog=known)
+    terminal = [row.plain for row in issues(fleet.status(), screen, 0.0, 100, 40)]
     headings = [" ".join(row.split()) for row in terminal[1:] if row[1].isalpha()]
     assert headings == [heading for heading, _ in page.value(shown)]
     assert "by bw-3" in page.value(TEXT.format("states"))

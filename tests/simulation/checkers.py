@@ -53,7 +53,7 @@ class Violation(AssertionError):
 
 
 @dataclass(slots=True)
-class Seen:
+class TrackedIssue:
     """What the world knows of one issue. ``at_work``: pids of our tasks on it.
 
     ``disturbed``: a person took it by force from those who were at work on it. ``quarantined``: it
@@ -74,7 +74,7 @@ class Checks:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, TrackedIssue] = {}
         self.accounts = Accounts(world)
         self._facts: dict[tuple[str, str, str], list[int]] = {}
         self._turns = 0
@@ -84,9 +84,9 @@ class Checks:
         """Workers of ours that a person has paused."""
         self._shown: dict[tuple[str, type], float] = {}
 
-    def of(self, issue_id: str) -> Seen:
+    def of(self, issue_id: str) -> TrackedIssue:
         """The entry of an issue."""
-        return self._seen.setdefault(issue_id, Seen())
+        return self._seen.setdefault(issue_id, TrackedIssue())
 
     # --- 1: one at a time, closed at most once per success ------------------------------------
 

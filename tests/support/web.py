@@ -17,7 +17,7 @@ from beads_workers.core.records.receipts import Receipt
 from beads_workers.ui.attempt_view import AttemptView, Pin
 from beads_workers.ui.backlog import of_snapshot
 from beads_workers.ui.web import Body, WebServer
-from beads_workers.ui.web_shown import Message, Shown
+from beads_workers.ui.web_state import Message, PageState
 from tests.support import landings
 from tests.support.browser import Browser, Page
 from tests.support.journals import HOSTILE_TITLES
@@ -35,7 +35,7 @@ class Served:
     """
 
     def __init__(self, *, controls: bool = False, **limits: float) -> None:
-        self.shown = Shown()
+        self.shown = PageState()
         self.asked: list[tuple[str, Message]] = []
         self.error = ""
         self.web = WebServer(

@@ -9,7 +9,7 @@ import pytest
 
 from beads_workers.core.base.facts import Facts, IssueFacts
 from beads_workers.core.base.model import IssueId
-from beads_workers.core.base.source import Seen
+from beads_workers.core.base.source import TrackedIssue
 from beads_workers.ui.backlog import IssueBacklog, IssueRow, as_json, backlog, grouped, lines
 from beads_workers.ui.reasons import Cause, Picture
 from beads_workers.ui.words import STATE_TITLES, State
@@ -17,11 +17,13 @@ from beads_workers.ui.words import STATE_TITLES, State
 NOW = 1_700_000_000.0
 
 
-def seen(issue_id: str, status: str = "open", **more: object) -> Seen:
-    return Seen(IssueId(issue_id), f"title of {issue_id}", status, **more)  # type: ignore[arg-type]
+def seen(issue_id: str, status: str = "open", **more: object) -> TrackedIssue:
+    return TrackedIssue(IssueId(issue_id), f"title of {issue_id}", status, **more)  # type: ignore[arg-type]
 
 
-def picture(*issues: Seen, facts: tuple[IssueFacts, ...] = (), state: str = "running") -> Picture:
+def picture(
+    *issues: TrackedIssue, facts: tuple[IssueFacts, ...] = (), state: str = "running"
+) -> Picture:
     """A fleet of two workers that are both busy."""
     fleet = Facts(state, "run-1", attempts_max=3, slots=2, busy=2, issues=facts)
     ready = frozenset(each.issue_id for each in issues)
@@ -98,7 +100,7 @@ def test_an_issue_that_a_person_set_to_blocked_is_blocked_by_nothing_named() -> 
 @pytest.mark.parametrize(
     "issue", [seen("a", "deferred"), seen("a", assignee="bob"), seen("a", issue_type="epic")]
 )
-def test_what_no_fleet_takes_is_left_alone(issue: Seen) -> None:
+def test_what_no_fleet_takes_is_left_alone(issue: TrackedIssue) -> None:
     assert only(picture(issue)).state is State.LEFT_ALONE
 
 
@@ -223,7 +225,7 @@ def test_the_text_has_a_heading_for_each_state_and_for_each_cause_of_several() -
 
 
 def test_no_text_of_an_issue_is_obeyed_by_a_terminal() -> None:
-    bad = Seen(IssueId("a\x1b[2J"), "hide \x1b[8m me\n", "open", assignee="\x07bob")
+    bad = TrackedIssue(IssueId("a\x1b[2J"), "hide \x1b[8m me\n", "open", assignee="\x07bob")
     assert all(line.isprintable() for line in lines(found(picture(bad)), NOW))
 
 

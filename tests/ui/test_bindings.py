@@ -12,14 +12,14 @@ import pytest
 
 from beads_workers.ui import bindings, viewer, web
 from beads_workers.ui.attempt_view import ANSWER, APPROVE, REJECT, RELEASE, RETRY
-from tests.ui.test_look import BUSY, DECISIONS, QUARANTINE
+from tests.ui.test_viewer import BUSY, DECISIONS, QUARANTINE
 
 ROOT = Path(__file__).parents[2]
 UI = ROOT / "beads_workers" / "ui"
 CLI = (ROOT / "docs" / "CLI.md").read_text()
 ACTIONS = (ANSWER, APPROVE, REJECT, RELEASE, RETRY)
-IN_LIST = viewer.Look(pane=viewer.Pane.QUARANTINE, part=viewer.Part.QUARANTINED)
-IN_DECISIONS = viewer.Look(pane=viewer.Pane.DECISIONS, part=viewer.Part.DECISIONS)
+IN_LIST = viewer.Screen(pane=viewer.Pane.QUARANTINE, part=viewer.Part.QUARANTINED)
+IN_DECISIONS = viewer.Screen(pane=viewer.Pane.DECISIONS, part=viewer.Part.DECISIONS)
 KEYS = [
     (role, pane, name, key)
     for row in bindings.ROWS
@@ -56,7 +56,7 @@ def test_the_help_fits_into_the_smallest_dashboard(role: viewer.Role) -> None:
 
 
 def test_what_cannot_be_undone_asks_first_and_nothing_else_does() -> None:
-    branch = viewer.Look(
+    branch = viewer.Screen(
         pane=viewer.Pane.DECISIONS,
         part=viewer.Part.DECISIONS,
         chosen={viewer.Part.DECISIONS: "app-2"},
@@ -64,20 +64,20 @@ def test_what_cannot_be_undone_asks_first_and_nothing_else_does() -> None:
     views = {
         "a": (IN_LIST, QUARANTINE),
         "v": (branch, DECISIONS),
-        "x": (viewer.Look(), BUSY),
-        "q": (viewer.Look(), BUSY),
+        "x": (viewer.Screen(), BUSY),
+        "q": (viewer.Screen(), BUSY),
     }
     for role, pane, name, key in KEYS:
-        look, snapshot = views.get(name, (viewer.Look(pane=pane), BUSY))
-        if role is not viewer.Role.START or pane is not look.pane:
+        screen, snapshot = views.get(name, (viewer.Screen(pane=pane), BUSY))
+        if role is not viewer.Role.START or pane is not screen.pane:
             continue
-        after, _ = bindings.press(replace(look, role=role), name, snapshot)
+        after, _ = bindings.press(replace(screen, role=role), name, snapshot)
         assert (after.question is not None) is key.asks, name
 
 
 def test_a_request_is_made_at_once_exactly_if_a_key_takes_it_back() -> None:
     views = [
-        (viewer.Look(), BUSY),
+        (viewer.Screen(), BUSY),
         (IN_LIST, QUARANTINE),
         *(
             (replace(IN_DECISIONS, chosen={viewer.Part.DECISIONS: issue_id}), DECISIONS)
@@ -85,8 +85,8 @@ def test_a_request_is_made_at_once_exactly_if_a_key_takes_it_back() -> None:
         ),
     ]
     at_once, asked, typed = set(), set(), set()
-    for (look, snapshot), (_, _, name, _) in product(views, KEYS):
-        after, wish = bindings.press(replace(look, role=viewer.Role.START), name, snapshot)
+    for (screen, snapshot), (_, _, name, _) in product(views, KEYS):
+        after, wish = bindings.press(replace(screen, role=viewer.Role.START), name, snapshot)
         if isinstance(wish, viewer.Ask):
             assert bindings.can_be_undone(wish)
             at_once.add(wish.control)

@@ -11,7 +11,7 @@ import pytest
 from beads_workers.core.base.facts import AccountFacts, Facts, IssueFacts, TrackerTrouble
 from beads_workers.core.base.model import Filters, IssueId
 from beads_workers.core.base.plain import from_plain
-from beads_workers.core.base.source import Seen
+from beads_workers.core.base.source import TrackedIssue
 from beads_workers.ui.reasons import Cause, Picture, epoch, explain, headline
 
 NOW = 1_700_000_000.0
@@ -21,7 +21,7 @@ US, THEM = "beads-workers/host/run-1", "beads-workers/host/run-0"
 LATER = "2023-11-14T23:00:00Z"
 
 
-def picture(*seen: Seen, facts: Facts = RUNNING, **others: Any) -> Picture:
+def picture(*seen: TrackedIssue, facts: Facts = RUNNING, **others: Any) -> Picture:
     """What is known; the tracker lists everything open as ready."""
     ready = frozenset(each.issue_id for each in seen if each.status == "open")
     return Picture(
@@ -33,9 +33,9 @@ def picture(*seen: Seen, facts: Facts = RUNNING, **others: Any) -> Picture:
     )
 
 
-def issue(issue_id: str = "a", status: str = "open", **fields: Any) -> Seen:
+def issue(issue_id: str = "a", status: str = "open", **fields: Any) -> TrackedIssue:
     """An issue; what it waits for as plain texts."""
-    return Seen(IssueId(issue_id), f"title of {issue_id}", status, **fields)
+    return TrackedIssue(IssueId(issue_id), f"title of {issue_id}", status, **fields)
 
 
 def causes(shown: Picture) -> list[Cause]:

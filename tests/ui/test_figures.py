@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from beads_workers.ui.panels import TOOK_COLUMNS
 from beads_workers.ui.rows import bar, sparkline
-from beads_workers.ui.words import duration, elapsed
+from beads_workers.ui.time_text import duration, elapsed
 
 
 @given(st.floats(-5, 8.6e6))

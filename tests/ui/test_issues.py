@@ -8,12 +8,12 @@ import pytest
 
 from beads_workers.core.base.facts import Facts, IssueFacts
 from beads_workers.core.base.model import IssueId
-from beads_workers.core.base.source import Seen
+from beads_workers.core.base.source import TrackedIssue
 from beads_workers.core.records import journal as rec
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.backlog import IssueBacklog, backlog
 from beads_workers.ui.reasons import Picture
-from beads_workers.ui.viewer import Ask, Look, LookAgain, Pane, Part, Role
+from beads_workers.ui.viewer import Ask, LookAgain, Pane, Part, Role, Screen
 from tests.support.landings import night as landings
 from tests.ui.snapshots import after, ended, fleet, to_decide
 from tests.ui.test_view import lines
@@ -41,10 +41,15 @@ def answered(cut: bool = False) -> IssueBacklog:
              for n, error in enumerate(ERRORS, 1)]  # fmt: skip
     facts.append(IssueFacts("app-5", in_flight="running", worker_id="W5", running_seconds=90.0))
     facts.append(IssueFacts("late", standing="cooling", charged=1, again_seconds=20.0, error="no"))
-    seen = [Seen(IssueId(f"app-{n}"), f"Title {n}", "blocked") for n in range(1, 5)]
-    seen += [Seen(IssueId("app-5"), "Runs", "in_progress"), Seen(IssueId("late"), "Late", "open")]
-    seen += [Seen(IssueId(f"r-{n}"), f"Ready {n}", "open", priority=n % 5) for n in range(18)]
-    seen.append(Seen(IssueId("waits"), "Waits", "open", waits_for=(IssueId("r-1"),)))
+    seen = [TrackedIssue(IssueId(f"app-{n}"), f"Title {n}", "blocked") for n in range(1, 5)]
+    seen += [
+        TrackedIssue(IssueId("app-5"), "Runs", "in_progress"),
+        TrackedIssue(IssueId("late"), "Late", "open"),
+    ]
+    seen += [
+        TrackedIssue(IssueId(f"r-{n}"), f"Ready {n}", "open", priority=n % 5) for n in range(18)
+    ]
+    seen.append(TrackedIssue(IssueId("waits"), "Waits", "open", waits_for=(IssueId("r-1"),)))
     fleet_facts = Facts("running", slots=6, busy=6, issues=tuple(facts))
     ready = frozenset(each.issue_id for each in seen if each.issue_id != "waits")
     picture = Picture(fleet_facts, NOW, str, {each.issue_id: each for each in seen}, ready)
@@ -56,23 +61,23 @@ ANSWERED = answered()
 
 def pressed(
     *keys: str, snapshot: dict[str, Any] = SNAPSHOT, **fields: Any
-) -> tuple[Look, list[Any]]:
-    look, wishes = Look(backlog=ANSWERED, now=NOW + 3.0, **fields), []
+) -> tuple[Screen, list[Any]]:
+    screen, wishes = Screen(backlog=ANSWERED, now=NOW + 3.0, **fields), []
     for key in keys:
-        look, wish = bindings.press(look, key, snapshot)
+        screen, wish = bindings.press(screen, key, snapshot)
         wishes += [wish] if wish is not None else []
-    return look, wishes
+    return screen, wishes
 
 
-def body(look: Look, snapshot: dict[str, Any] = SNAPSHOT, **size: int) -> list[str]:
+def body(screen: Screen, snapshot: dict[str, Any] = SNAPSHOT, **size: int) -> list[str]:
     """The rows below the head, without blank ones, each with single blanks."""
-    shown = [" ".join(line.split()) for line in lines(snapshot, look, **size)]
+    shown = [" ".join(line.split()) for line in lines(snapshot, screen, **size)]
     return [line for line in shown[5:-1] if line]
 
 
 def test_every_issue_stands_below_its_state_with_its_reason() -> None:
-    look, _ = pressed("5")
-    rule, *shown = body(look, rows=50)
+    screen, _ = pressed("5")
+    rule, *shown = body(screen, rows=50)
     assert rule.startswith("── issues: 25 not closed, asked 3 s ago ─")
     assert shown[:7] == [
         "quarantined 4",
@@ -88,8 +93,8 @@ def test_every_issue_stands_below_its_state_with_its_reason() -> None:
 
 
 def test_titles_and_reasons_stand_below_each_other() -> None:
-    look, _ = pressed("5")
-    shown = lines(SNAPSHOT, look, rows=50)
+    screen, _ = pressed("5")
+    shown = lines(SNAPSHOT, screen, rows=50)
     titles = {line.index(" P") for line in shown if " P2 " in line or " P0 " in line}
     notes = {line.index(note) for line in shown for note in ("W5, 1", "again in", "by r-1")
              if note in line}  # fmt: skip
@@ -98,8 +103,8 @@ def test_titles_and_reasons_stand_below_each_other() -> None:
 
 @pytest.mark.parametrize("view", ["3", "5"])
 def test_all_of_one_cause_are_three_keys_away(view: str) -> None:
-    look, wishes = pressed(view, "r")
-    assert look.question is not None and "try 3 issues again?" in look.question.text
+    screen, wishes = pressed(view, "r")
+    assert screen.question is not None and "try 3 issues again?" in screen.question.text
     assert not wishes
     assert pressed(view, "r", "n")[1] == []
     assert pressed(view, "r", "y")[1] == [
@@ -133,17 +138,17 @@ def test_a_means_every_quarantined_issue_whether_its_cause_is_open_or_not() -> N
 
 
 def test_enter_on_a_cause_opens_an_attempt_of_it() -> None:
-    look, _ = pressed("5", "enter")
-    assert look.opened is not None and look.opened.issue_id == "app-2"
-    back, _ = bindings.press(look, "escape", SNAPSHOT)
+    screen, _ = pressed("5", "enter")
+    assert screen.opened is not None and screen.opened.issue_id == "app-2"
+    back, _ = bindings.press(screen, "escape", SNAPSHOT)
     assert back.pane is Pane.ISSUES
 
 
 def test_f_shows_one_state_after_the_other_and_passes_over_empty_ones() -> None:
-    seen, look = [], pressed("5")[0]
+    seen, screen = [], pressed("5")[0]
     for _ in range(6):
-        look, _ = bindings.press(look, "f", SNAPSHOT)
-        seen.append(look.states[Part.ISSUES])
+        screen, _ = bindings.press(screen, "f", SNAPSHOT)
+        seen.append(screen.states[Part.ISSUES])
     assert seen == ["quarantined", "in progress", "waiting for a retry", "ready", "blocked", ""]
     only, _ = pressed("5", "f", "f", "f", "f")
     shown = body(only, rows=50)
@@ -151,23 +156,23 @@ def test_f_shows_one_state_after_the_other_and_passes_over_empty_ones() -> None:
 
 
 def test_a_state_that_is_shown_and_becomes_empty_can_be_left() -> None:
-    look, _ = pressed("5", states={Part.ISSUES: "needs you"})
-    assert body(look)[1:] == ["none of them"]
-    assert bindings.press(look, "f", SNAPSHOT)[0].states[Part.ISSUES] == ""
+    screen, _ = pressed("5", states={Part.ISSUES: "needs you"})
+    assert body(screen)[1:] == ["none of them"]
+    assert bindings.press(screen, "f", SNAPSHOT)[0].states[Part.ISSUES] == ""
 
 
 def test_s_sorts_the_issues_and_leaves_the_workers_alone() -> None:
-    look, _ = pressed("5", "f", "f", "f", "f", "s", "s")
-    assert (look.issue_order, look.order) == ("id", "")
-    shown = body(look, rows=50)
+    screen, _ = pressed("5", "f", "f", "f", "f", "s", "s")
+    assert (screen.issue_order, screen.order) == ("id", "")
+    shown = body(screen, rows=50)
     assert ", by id, ready only" in shown[0]
     assert [line.split()[0] for line in shown[2:5]] == ["r-0", "r-1", "r-10"]
     assert pressed("5", "s", "s", "s", "s")[0].issue_order == ""
 
 
 def test_a_text_that_is_searched_holds_for_the_issues_below_a_cause() -> None:
-    look, _ = pressed("5", "/", *"title 3", "enter")
-    assert body(look)[1:] == [
+    screen, _ = pressed("5", "/", *"title 3", "enter")
+    assert body(screen)[1:] == [
         "quarantined 1",
         "app-3 P2 Title 3 3 attempts: cannot parse conf/…",
     ]
@@ -182,17 +187,17 @@ def test_u_asks_the_tracker_now() -> None:
 
 def test_before_the_tracker_has_answered_there_is_what_the_fleet_knows() -> None:
     snapshot = after(*to_decide(), ended("app-3", "W3"))
-    shown = body(Look(pane=Pane.ISSUES, part=Part.ISSUES), snapshot)
+    shown = body(Screen(pane=Pane.ISSUES, part=Part.ISSUES), snapshot)
     assert ", the tracker is asked" in shown[0]
     assert shown[1] == "needs you 2" and "asks: FOO or BAR?" in shown[2]
     assert "awaits approval" in shown[3] and shown[4] == "closed 1, the last ones"
-    replay = body(Look(Role.REPLAY, Pane.ISSUES, Part.ISSUES), snapshot)
+    replay = body(Screen(Role.REPLAY, Pane.ISSUES, Part.ISSUES), snapshot)
     assert "that the run had, without the tracker" in replay[0]
 
 
 def test_what_has_landed_is_closed_and_what_waits_to_land_is_on_the_way_in() -> None:
     snapshot = after(*fleet(2), *landings())
-    shown = "\n".join(body(Look(pane=Pane.ISSUES, part=Part.ISSUES), snapshot, rows=50))
+    shown = "\n".join(body(Screen(pane=Pane.ISSUES, part=Part.ISSUES), snapshot, rows=50))
     assert "waiting to land" in shown and "closed" in shown
 
 
@@ -200,35 +205,35 @@ def test_an_issue_that_was_closed_after_the_listing_is_not_listed_as_open() -> N
     closed = ended("app-5", "W5")
     snapshot = after(*fleet(5, busy=5), closed)
     later = [{**row, "at": NOW + 1} for row in snapshot["outcomes"]]
-    look, _ = pressed("5")
-    rows = viewer.rows_of(look, snapshot | {"outcomes": later}, Part.ISSUES)
+    screen, _ = pressed("5")
+    rows = viewer.rows_of(screen, snapshot | {"outcomes": later}, Part.ISSUES)
     assert [row["state"] for row in rows if row["issue_id"] == "app-5"] == ["closed"]
-    before = viewer.rows_of(look, snapshot, Part.ISSUES)
+    before = viewer.rows_of(screen, snapshot, Part.ISSUES)
     assert "running" in [row["state"] for row in before if row["issue_id"] == "app-5"]
 
 
 def test_what_the_list_leaves_out_is_said() -> None:
-    look = Look(pane=Pane.ISSUES, part=Part.ISSUES, backlog=answered(cut=True))
-    assert "not closed of more" in body(look)[0]
+    screen = Screen(pane=Pane.ISSUES, part=Part.ISSUES, backlog=answered(cut=True))
+    assert "not closed of more" in body(screen)[0]
     unseen = IssueBacklog((), unseen="database is locked", listed_at=1.0)
-    shown = body(Look(pane=Pane.ISSUES, part=Part.ISSUES, backlog=unseen))
+    shown = body(Screen(pane=Pane.ISSUES, part=Part.ISSUES, backlog=unseen))
     assert "without the tracker: database is locked" in shown[0]
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(60, 14), (60, 20), (80, 24), (120, 35), (200, 50)])
 def test_the_chosen_issue_is_on_the_screen_wherever_it_is(columns: int, rows: int) -> None:
-    look, _ = pressed("5", "G")
-    assert any("Waits" in line for line in body(look, columns=columns, rows=rows))
+    screen, _ = pressed("5", "G")
+    assert any("Waits" in line for line in body(screen, columns=columns, rows=rows))
     middle, _ = pressed("5", *["down"] * 12)
     row = viewer.chosen_row(middle, SNAPSHOT, Part.ISSUES)
     assert row is not None
     assert any(row["title"] in line for line in body(middle, columns=columns, rows=rows))
-    assert len(lines(SNAPSHOT, look, columns=columns, rows=rows)) == rows
+    assert len(lines(SNAPSHOT, screen, columns=columns, rows=rows)) == rows
 
 
 def test_without_unicode_a_cause_has_its_mark_too() -> None:
-    look, _ = pressed("5", unicode=False)
-    shown = lines(SNAPSHOT, look)
+    screen, _ = pressed("5", unicode=False)
+    shown = lines(SNAPSHOT, screen)
     assert any(line.startswith(" + 3 x") for line in shown)
     opened, _ = pressed("5", "e", unicode=False)
     assert any(line.startswith(" - 3 x") for line in lines(SNAPSHOT, opened))
@@ -242,5 +247,5 @@ def test_a_night_of_quarantined_issues_is_a_few_rows() -> None:
         for n in range(1, 51)
     ]  # fmt: skip
     snapshot = after(*records)
-    shown = body(Look(pane=Pane.QUARANTINE, part=Part.QUARANTINED), snapshot)
+    shown = body(Screen(pane=Pane.QUARANTINE, part=Part.QUARANTINED), snapshot)
     assert shown[1:] == ["▸ 50 x #: cannot parse #"] and "quarantined: 50" in shown[0]

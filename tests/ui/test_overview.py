@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from beads_workers.core.base.facts import Facts, IssueFacts, TrackerTrouble
 from beads_workers.core.base.model import IssueId
-from beads_workers.core.base.source import Seen
+from beads_workers.core.base.source import TrackedIssue
 from beads_workers.ui.reasons import Cause
 from beads_workers.ui.why import Overview, survey, when
 from tests.ui.test_explanations import NOW, RUNNING, issue, picture
 
 
-def surveyed(*seen: Seen, facts: Facts = RUNNING) -> Overview:
+def surveyed(*seen: TrackedIssue, facts: Facts = RUNNING) -> Overview:
     """The overview of these issues, all of them unfinished."""
     return survey([each.issue_id for each in seen], picture(*seen, facts=facts))
 

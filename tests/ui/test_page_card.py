@@ -7,8 +7,8 @@ import pytest
 from beads_workers.cli.web import card
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.page_card import WITHOUT, page_card
-from beads_workers.ui.viewer import Look, PageCard, Pane
-from tests.ui.test_look import BUSY
+from beads_workers.ui.viewer import PageCard, Pane, Screen
+from tests.ui.test_viewer import BUSY
 
 URL = "http://127.0.0.1:45123/abcdefghijklmnopqrstuv/"
 CODE = tuple(
@@ -19,7 +19,7 @@ CARD = PageCard(URL, "ssh -N -L 45123:127.0.0.1:45123 me@night", CODE)
 
 def drawn(columns: int, rows: int, shown: PageCard = CARD, *, unicode: bool = True) -> list[str]:
     """The rows of the pane, each as wide as the screen."""
-    lines = [text.plain for text in page_card(Look(card=shown, unicode=unicode), columns, rows)]
+    lines = [text.plain for text in page_card(Screen(card=shown, unicode=unicode), columns, rows)]
     assert all(len(line) == columns for line in lines)
     return [line.rstrip() for line in lines]
 
@@ -68,9 +68,9 @@ def test_the_code_is_that_of_the_address() -> None:
 
 def test_w_opens_it_over_any_list_and_leads_back() -> None:
     for pane in (Pane.FLEET, Pane.QUARANTINE, Pane.LANDING):
-        look, wish = bindings.press(Look(pane=pane), "w", BUSY)
-        assert look.pane is pane and isinstance(wish, viewer.SayPage)
-        opened = bindings.show_page(look, CARD)
+        screen, wish = bindings.press(Screen(pane=pane), "w", BUSY)
+        assert screen.pane is pane and isinstance(wish, viewer.SayPage)
+        opened = bindings.show_page(screen, CARD)
         assert opened.pane is Pane.PAGE and opened.card is CARD
         for key in ("w", "q", "escape"):
             assert bindings.press(opened, key, BUSY)[0].pane is pane, key

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from beads_workers.core.base.facts import IssueFacts
 from beads_workers.core.base.model import IssueId
-from beads_workers.core.base.source import Seen
+from beads_workers.core.base.source import TrackedIssue
 from beads_workers.ui.reasons import CHAIN_LINES_MAX, Cause, Picture, chain, cycle, explain
 from tests.ui.test_explanations import RUNNING, A, causes, headline_of, issue, picture
 
 
-def waiting(issue_id: str, *others: str, status: str = "open") -> Seen:
+def waiting(issue_id: str, *others: str, status: str = "open") -> TrackedIssue:
     """An issue that waits for these."""
     return issue(issue_id, status, waits_for=tuple(map(IssueId, others)))
 
 
-def below(issue_id: str, parent: str) -> Seen:
+def below(issue_id: str, parent: str) -> TrackedIssue:
     """A child."""
     return issue(issue_id, parents=(IssueId(parent),))
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from beads_workers.core.base.model import OutcomeKind
 from beads_workers.core.views.history import OUTCOMES, Fate
 from beads_workers.ui.report_text import MARKS
-from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS, duration
+from beads_workers.ui.time_text import duration
+from beads_workers.ui.words import FATE_WORDS, OUTCOME_WORDS
 
 
 @pytest.mark.parametrize(

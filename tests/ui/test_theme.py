@@ -11,7 +11,7 @@ from rich.color import Color
 
 from beads_workers.ui.dashboard import draw
 from beads_workers.ui.theme import MEANINGS, NAMES, background_key, luminance, named, styles
-from beads_workers.ui.viewer import Look, Pane, Renderer
+from beads_workers.ui.viewer import Pane, Renderer, Screen
 from tests.ui.snapshots import after, agents_at_work, ended, fleet
 
 BACKGROUNDS = {
@@ -115,7 +115,7 @@ def test_every_style_that_is_drawn_is_in_the_theme(name: str, term: str) -> None
     failed = ended("app-7", outcome="error", verdict="requeue", charged=1, error="no")
     snapshot = after(*agents_at_work(), *fleet(5, busy=3), ended("app-9"), failed)
     renderer = Renderer({"TERM": term}, name)
-    lines = renderer.lines(draw(snapshot, Look(), 1.0, 200, 50), 200, 50)
+    lines = renderer.lines(draw(snapshot, Screen(), 1.0, 200, 50), 200, 50)
     codes = {code for line in lines for code in line.split("\x1b[")[1:]}
     coloured = term == "xterm-256color"
     assert any("38;5;" in code for code in codes) == coloured
@@ -126,7 +126,7 @@ def test_every_style_that_is_drawn_is_in_the_theme(name: str, term: str) -> None
 def test_without_colours_the_whole_dashboard_has_none(pane: Pane) -> None:
     snapshot = after(*agents_at_work(), *fleet(5, busy=3), ended("app-9"))
     renderer = Renderer({"TERM": "xterm-256color", "NO_COLOR": "1"}, "dark")
-    rows = renderer.lines(draw(snapshot, Look(pane=pane), 1.0, 120, 35), 120, 35)
+    rows = renderer.lines(draw(snapshot, Screen(pane=pane), 1.0, 120, 35), 120, 35)
     codes = {code for row in rows for code in re.findall(r"\x1b\[([0-9;]*)m", row)}
     assert codes <= {"0", "1", "1;7", "7"} and "1" in codes
 

@@ -26,12 +26,12 @@ from beads_workers.ui.panels import sentences, short_diffstat
 from beads_workers.ui.theme import styles
 from beads_workers.ui.viewer import (
     OWN_PARTS,
-    Look,
     Pane,
     Part,
     Question,
     Renderer,
     Role,
+    Screen,
     ShownLog,
     Writing,
     key_of,
@@ -48,21 +48,29 @@ NASTY = ["日本語の題名 with wide ones", "\x1b[2J\x07 bell", "a\nb\tc", "\u
          "👩‍👩‍👧 family", "é" * 300, "[bold]markup[/bold] :smile:", "", " "]  # fmt: skip
 
 
-def drawn(snapshot: dict[str, Any], look: Look, columns: int, rows: int, age: float = 0.0) -> str:
+def drawn(
+    snapshot: dict[str, Any], screen: Screen, columns: int, rows: int, age: float = 0.0
+) -> str:
     """The screen as text."""
     console = Console(
         width=columns, height=rows, file=StringIO(), force_terminal=True, color_system=None
     )
     console.push_theme(styles("dark", colours=256))
     with console.capture() as captured:
-        console.print(draw(snapshot, look, age, columns, rows))
+        console.print(draw(snapshot, screen, age, columns, rows))
     return captured.get()
 
 
-def lines(snapshot: dict[str, Any], look: Look | None = None, *, columns: int = 80, rows: int = 24,
-          age: float = 0.0) -> list[str]:  # fmt: skip
+def lines(
+    snapshot: dict[str, Any],
+    screen: Screen | None = None,
+    *,
+    columns: int = 80,
+    rows: int = 24,
+    age: float = 0.0,
+) -> list[str]:
     """Its rows, without the blanks at their ends."""
-    text = drawn(snapshot, look or Look(), columns, rows, age)
+    text = drawn(snapshot, screen or Screen(), columns, rows, age)
     return [line.rstrip() for line in Console().render_str(text).plain.splitlines()]
 
 
@@ -155,12 +163,12 @@ def test_a_hundred_workers_come_in_pages_that_follow_the_chosen_one(
     columns: int, rows: int
 ) -> None:
     snapshot = after(*fleet(100, busy=100))
-    count = page_rows(snapshot, Look(), columns, rows)
+    count = page_rows(snapshot, Screen(), columns, rows)
     assert count >= 9
     seen = set()
     for number in range(1, 101, count):
-        look = Look(chosen={Part.WORKERS: f"W{number}"})
-        shown = lines(snapshot, look, columns=columns, rows=rows)
+        screen = Screen(chosen={Part.WORKERS: f"W{number}"})
+        shown = lines(snapshot, screen, columns=columns, rows=rows)
         seen |= {word for line in shown for word in line.split()[:1] if word.startswith("W")}
     assert seen == {f"W{number}" for number in range(1, 101)}
 
@@ -175,9 +183,9 @@ def test_many_idle_workers_are_one_row_and_what_is_below_moves_up() -> None:
     assert [line.split()[0] for line in shown[at + 1 : at + 3]] == ["W1", "W2"]
     assert shown[at + 3].split() == ["98", "idle;", "f", "lists", "them", "1", "done"]
     assert rule_at(shown) == at + 4
-    busy_once = Look(tallest=20)
+    busy_once = Screen(tallest=20)
     assert rule_at(lines(idle, busy_once, columns=100, rows=40)) > at + 15, "nothing jumps"
-    only = Look(states={Part.WORKERS: "idle"})
+    only = Screen(states={Part.WORKERS: "idle"})
     listed = "\n".join(lines(idle, only, columns=100, rows=40))
     assert "of 98" in listed and "W99" not in listed and "W7 " in listed
     few = "\n".join(lines(after(*fleet(9))))
@@ -213,9 +221,9 @@ def test_outcomes_stay_where_they_are_when_workers_leave() -> None:
 
 def test_a_question_a_message_and_a_caption_take_no_room_from_each_other() -> None:
     snapshot = after(*fleet(2))
-    asked = lines(snapshot, Look(question=Question("sure? y", {}), caption="just seen"))
+    asked = lines(snapshot, Screen(question=Question("sure? y", {}), caption="just seen"))
     assert asked[-1].strip() == "sure? y" and asked[-2].strip() == "just seen"
-    assert lines(snapshot, Look(message="paused"))[-1].strip() == "paused"
+    assert lines(snapshot, Screen(message="paused"))[-1].strip() == "paused"
 
 
 def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
@@ -225,11 +233,11 @@ def test_the_other_panes_show_a_log_the_reasons_and_the_keys() -> None:
     snapshot = after(*fleet(1), quarantined)
     log = ShownLog("app-1-3.log", tuple(f"line {n}" for n in range(50)))
     opened = pin_issue("app-1", snapshot)
-    followed = lines(snapshot, Look(pane=Pane.LOG, log=log, opened=opened))
+    followed = lines(snapshot, Screen(pane=Pane.LOG, log=log, opened=opened))
     assert "W1 ran app-1, attempt 1" in followed[1] and followed[-2].strip() == "line 49"
     assert any("3 attempts" in line and "E: 3 != 4" in line
-               for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))  # fmt: skip
-    helped = "\n".join(lines(snapshot, Look(pane=Pane.HELP)))
+               for line in lines(snapshot, Screen(pane=Pane.QUARANTINE)))  # fmt: skip
+    helped = "\n".join(lines(snapshot, Screen(pane=Pane.HELP)))
     assert all(word in helped for word in ("pause", "its log", "release", "Ctrl-C"))
 
 
@@ -240,10 +248,10 @@ def test_a_run_that_is_over_does_not_say_how_to_start_workers() -> None:
 
 def test_what_a_person_decides_is_shown_with_all_that_is_asked() -> None:
     snapshot = after(*to_decide())
-    look = Look(pane=Pane.DECISIONS, part=Part.DECISIONS)
-    shown = "\n".join(lines(snapshot, look))
+    screen = Screen(pane=Pane.DECISIONS, part=Part.DECISIONS)
+    shown = "\n".join(lines(snapshot, screen))
     assert all(text in shown for text in ("to decide: 2", "asks", "FOO is shorter.", "to approve"))
-    branch = "\n".join(lines(snapshot, replace(look, chosen={Part.DECISIONS: "app-2"})))
+    branch = "\n".join(lines(snapshot, replace(screen, chosen={Part.DECISIONS: "app-2"})))
     assert "0123456789ab on bw/app-2/1 by codex, verified" in branch and "3 files changed" in branch
 
 
@@ -255,8 +263,10 @@ def test_what_is_to_be_typed_is_seen_whole_in_a_narrow_terminal() -> None:
 
 def test_what_is_typed_is_seen_to_its_end() -> None:
     writing = Writing("answer to", "bw.answer", "app-1")
-    look = Look(pane=Pane.DECISIONS, part=Part.DECISIONS, typed="x" * 90 + "end", writing=writing)
-    foot = lines(after(*to_decide()), look)[-1]
+    screen = Screen(
+        pane=Pane.DECISIONS, part=Part.DECISIONS, typed="x" * 90 + "end", writing=writing
+    )
+    foot = lines(after(*to_decide()), screen)[-1]
     assert "answer to app-1: " in foot and foot.rstrip().endswith("end_")
 
 
@@ -271,8 +281,8 @@ def test_what_is_quarantined_leads_to_the_newest_failure() -> None:
     snapshot = after(*fleet(2, busy=2), *failures)
     (row,) = [line for line in lines(snapshot, columns=120) if line.startswith(" ! ")]
     assert "2 quarantined, the newest: then" in row and "-> logs app-2; retry app-1 app-2" in row
-    look, _ = press(Look(), "!", snapshot)
-    assert look.opened is not None and look.opened.issue_id == "app-2"
+    screen, _ = press(Screen(), "!", snapshot)
+    assert screen.opened is not None and screen.opened.issue_id == "app-2"
 
 
 def test_the_reason_of_a_failure_is_seen_before_the_number_of_its_attempts() -> None:
@@ -299,7 +309,7 @@ def test_one_try_is_one_try() -> None:
     )
     snapshot = after(*fleet(1), quarantined)
     assert any("quarantined after 1 attempt: E" in line for line in lines(snapshot))
-    assert any("1 attempt: E" in line for line in lines(snapshot, Look(pane=Pane.QUARANTINE)))
+    assert any("1 attempt: E" in line for line in lines(snapshot, Screen(pane=Pane.QUARANTINE)))
 
 
 def test_the_hours_of_a_run_stand_beside_its_state() -> None:
@@ -340,8 +350,8 @@ def test_a_duration_of_an_attempt_has_its_time_of_day_beside_it() -> None:
     snapshot = after(*fleet(2, busy=1), failed)
     at = time.strftime("%H:%M", time.localtime(snapshot["outcomes"][0]["at"]))
     began = time.strftime("%H:%M", time.localtime(calendar.timegm((2026, 11, 21, 3, 15, 0))))
-    runs = Look(pane=Pane.LOG, opened=pin_worker(snapshot["workers"][0], snapshot))
-    ran = Look(pane=Pane.LOG, opened=pin_issue("app-9", snapshot))
+    runs = Screen(pane=Pane.LOG, opened=pin_worker(snapshot["workers"][0], snapshot))
+    ran = Screen(pane=Pane.LOG, opened=pin_issue("app-9", snapshot))
     assert f" 9 s since {began}" in lines(snapshot, runs)[2]
     assert f" 4.2 s to {at}  requeued" in lines(snapshot, ran)[2]
 
@@ -363,14 +373,14 @@ def test_each_row_of_a_list_is_known_by_its_place(columns: int, rows: int, pane:
     ]
     snapshot = after(*to_decide(), *gave, *night())
     part = OWN_PARTS.get(pane, Part.WORKERS)
-    look = Look(pane=pane, part=part)
-    picture = draw(snapshot, look, 0.0, columns, rows)
-    shown = lines(snapshot, look, columns=columns, rows=rows)
+    screen = Screen(pane=pane, part=part)
+    picture = draw(snapshot, screen, 0.0, columns, rows)
+    shown = lines(snapshot, screen, columns=columns, rows=rows)
     found = {}
     for at in range(1, rows + 1):
         if (name := pointed_at(picture, 3, at)) is not None:
             found[name] = shown[at - 1]
-    for each in rows_of(look, snapshot, part):
+    for each in rows_of(screen, snapshot, part):
         if (part, key_of(part, each)) in found:
             folded = "issue_ids" in each
             words = each["error"] if folded else each["issue_id"] or each["worker_id"]
@@ -394,7 +404,7 @@ def test_a_title_from_right_to_left_moves_nothing_beside_it() -> None:
 
 def test_without_unicode_the_frame_is_ascii() -> None:
     records = [*fleet(3, busy=1), ended("app-1"), rec.Noted("warning", "careful")]
-    assert drawn(after(*records), Look(unicode=False), 80, 24).isascii()
+    assert drawn(after(*records), Screen(unicode=False), 80, 24).isascii()
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -433,7 +443,7 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
         rec.BranchLanded(text[:9], 1, TIP, text),
         rec.LandingEnded(text[:8], "mend", "conflict", text, (text,), TIP, (text,)),
     ]  # fmt: skip
-    look = Look(
+    screen = Screen(
         role,
         pane,
         part,
@@ -453,11 +463,11 @@ def test_every_row_is_as_wide_as_the_screen_and_there_are_as_many_as_it_has(
     )
     console = Console(width=columns, height=rows, file=StringIO(), force_terminal=True)
     console.push_theme(styles("dark", colours=256))
-    screen = console.render_lines(
-        draw(after(*records), look, 3.0, columns, rows), pad=False, new_lines=False
+    rendered = console.render_lines(
+        draw(after(*records), screen, 3.0, columns, rows), pad=False, new_lines=False
     )
-    assert len(screen) == rows
-    for row in screen:
+    assert len(rendered) == rows
+    for row in rendered:
         assert cell_len("".join(segment.text for segment in row)) == columns
 
 
@@ -633,7 +643,7 @@ def test_the_chosen_attempt_shows_what_it_does_its_cost_its_changes_and_its_last
     columns: int, rows: int
 ) -> None:
     log = ShownLog("a.log", tuple(f"line {n}" for n in range(50)), 0, "1 file changed, 2 new files")
-    shown = "\n".join(lines(after(*agents_at_work()), Look(log=log), columns=columns, rows=rows))
+    shown = "\n".join(lines(after(*agents_at_work()), Screen(log=log), columns=columns, rows=rows))
     assert "W1 runs app-1, attempt 1" in shown and "editing shop/cart.py" in shown
     assert "12.3k tok $0.41  1 file, 2 new files" in shown
     assert "line 49\n" in shown and "line 0\n" not in shown
@@ -643,7 +653,7 @@ def test_a_row_that_is_chosen_does_not_mark_what_stands_beside_it() -> None:
     log = ShownLog("a.log", ("beside",) * 60)
     console = Console(width=200, height=50, file=StringIO(), force_terminal=True)
     console.push_theme(styles("dark", colours=256))
-    picture = draw(after(*fleet(2, busy=2)), Look(log=log), 0.0, 200, 50)
+    picture = draw(after(*fleet(2, busy=2)), Screen(log=log), 0.0, 200, 50)
     segments = [part for row in console.render_lines(picture, pad=False) for part in row]
     assert any(part.style and part.style.reverse for part in segments), "one is chosen"
     beside = [part.style for part in segments if "beside" in part.text]
@@ -652,15 +662,15 @@ def test_a_row_that_is_chosen_does_not_mark_what_stands_beside_it() -> None:
 
 def test_the_keys_can_be_read_whole_on_the_smallest_screen() -> None:
     for role in Role:
-        shown = lines(after(*fleet(2)), Look(role, Pane.HELP), columns=60, rows=20)
+        shown = lines(after(*fleet(2)), Screen(role, Pane.HELP), columns=60, rows=20)
         assert not [line for line in shown[1:] if "…" in line]
         assert sum(line.startswith(" ") for line in shown[2:-1]) >= len(help_lines(role))
-    assert "twice: now" in "\n".join(lines(after(), Look(pane=Pane.HELP), columns=60, rows=20))
+    assert "twice: now" in "\n".join(lines(after(), Screen(pane=Pane.HELP), columns=60, rows=20))
 
 
 def test_on_a_small_screen_the_lists_have_the_room() -> None:
     log = ShownLog("a.log", ("a line of it",))
-    shown = "\n".join(lines(after(*fleet(8, busy=8)), Look(log=log)))
+    shown = "\n".join(lines(after(*fleet(8, busy=8)), Screen(log=log)))
     assert "a line of it" not in shown and "attempt 1" not in shown
 
 
@@ -668,11 +678,13 @@ def test_a_log_that_is_scrolled_says_where_and_marks_what_was_found() -> None:
     log = ShownLog("a.log", tuple(f"line {n}" for n in range(50)), 100)
     snapshot = after(*fleet(1, busy=1))
     opened = pin_issue("app-1", snapshot)
-    look = Look(pane=Pane.LOG, log=log, opened=opened, log_end=130, log_find="ne 2", log_found=125)
-    shown = lines(snapshot, look)
+    screen = Screen(
+        pane=Pane.LOG, log=log, opened=opened, log_end=130, log_find="ne 2", log_found=125
+    )
+    shown = lines(snapshot, screen)
     assert shown[3].endswith("/ ne 2, line 130 of 150") and shown[-2].strip() == "line 29"
     styled = Renderer({"TERM": "xterm-256color"}, "dark").lines(
-        draw(snapshot, look, 0.0, 80, 24), 80, 24
+        draw(snapshot, screen, 0.0, 80, 24), 80, 24
     )
     assert sum("\x1b[1;7m" in line for line in styled) == 1, "the row is marked"
     assert sum("\x1b[1;4mne 2" in line for line in styled) == 9, "each other place is"
@@ -680,20 +692,20 @@ def test_a_log_that_is_scrolled_says_where_and_marks_what_was_found() -> None:
 
 def test_the_pane_of_what_lands_scrolls_through_waits_refusals_and_landings() -> None:
     snapshot = after(*fleet(2), *night())
-    shown = lines(snapshot, Look(pane=Pane.LANDING))
+    shown = lines(snapshot, Screen(pane=Pane.LANDING))
     text = "\n".join(shown)
     assert all(word in text for word in (" waits ", "Do a", "quarantined: its branch"))
     first = next(n for n, line in enumerate(shown) if line.startswith(" waits "))
     (quarantined,) = [line for line in shown if "✗" in line]
     assert shown[first + 1] == quarantined and re.match(r" \d\d:\d\d:\d\d ✗ c ", quarantined)
     one_more = after(*fleet(2), *night(), *[rec.BranchLanded("a", 9, TIP, BRANCH)] * 3)
-    last = key_of(Part.LANDING, rows_of(Look(), one_more, Part.LANDING)[-1])
-    look = Look(pane=Pane.LANDING, part=Part.LANDING, chosen={Part.LANDING: last})
-    small = lines(one_more, look, rows=14)
+    last = key_of(Part.LANDING, rows_of(Screen(), one_more, Part.LANDING)[-1])
+    screen = Screen(pane=Pane.LANDING, part=Part.LANDING, chosen={Part.LANDING: last})
+    small = lines(one_more, screen, rows=14)
     assert small[-2].endswith("Do a") and not [row for row in small if row.startswith(" waits ")]
     (nothing,) = [
         line
-        for line in lines(after(*fleet(2)), Look(pane=Pane.LANDING))
+        for line in lines(after(*fleet(2)), Screen(pane=Pane.LANDING))
         if "nothing lands here" in line
     ]
     assert "--land" in nothing
@@ -703,13 +715,13 @@ def test_only_what_is_filtered_is_listed_and_the_list_says_so() -> None:
     many = [*fleet(4, busy=2), ended("app-9"), ended("app-8", outcome="error", verdict="requeue")]
     many += [ended("app-7", outcome="question", verdict="asked", error="FOO?")]
     many += [ended("app-6", outcome="cancelled", verdict="requeue")]
-    look = Look(states={Part.WORKERS: "idle", Part.ENDED: "failed"})
-    shown = lines(after(*many), look)
+    screen = Screen(states={Part.WORKERS: "idle", Part.ENDED: "failed"})
+    shown = lines(after(*many), screen)
     assert "workers 1-2 of 2, idle only" in shown[5] and shown[6].startswith(" W3   idle")
     text = "\n".join(shown).partition("last outcomes, failed only")[2]
     assert "app-8" in text
     assert not any(each in text for each in ("app-9", "app-7", "app-6")), "they did not fail"
-    typed = lines(after(*many), Look(finds={Pane.FLEET: "nowhere"}, typed="nowhere"))
+    typed = lines(after(*many), Screen(finds={Pane.FLEET: "nowhere"}, typed="nowhere"))
     assert any("with 'nowhere'" in line for line in typed) and " none of them" in typed
     assert typed[-1].startswith(" /nowhere_")
 
@@ -717,7 +729,7 @@ def test_only_what_is_filtered_is_listed_and_the_list_says_so() -> None:
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 @pytest.mark.parametrize("pane", list(Pane))
 def test_the_last_row_always_says_how_to_get_help_and_out(columns: int, pane: Pane) -> None:
-    (*_, last) = lines(after(*fleet(2)), Look(pane=pane), columns=columns)
+    (*_, last) = lines(after(*fleet(2)), Screen(pane=pane), columns=columns)
     assert "? help" in last and ("q leave" if pane is Pane.FLEET else "q back") in last
 
 
@@ -727,10 +739,10 @@ FAILED = ended("app-1", outcome="error", verdict="quarantined", charged=3, error
 LONG = ShownLog("a.log", tuple(f"line {n}" for n in range(200)))
 
 
-def opened(snapshot: dict[str, Any], pane: Pane = Pane.LOG, **fields: Any) -> Look:
+def opened(snapshot: dict[str, Any], pane: Pane = Pane.LOG, **fields: Any) -> Screen:
     """The view of the newest attempt of ``app-1``."""
     pin = pin_issue("app-1", snapshot)
-    return Look(pane=pane, opened=pin, **{"log": LONG, **fields})
+    return Screen(pane=pane, opened=pin, **{"log": LONG, **fields})
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(60, 20), (80, 24), (120, 35), (200, 50)])
@@ -749,22 +761,22 @@ def test_an_open_attempt_has_four_rows_of_header_and_the_log_has_the_others(
 
 def test_on_the_full_screen_one_row_says_what_it_is_and_how_to_get_back() -> None:
     snapshot = after(*fleet(1, busy=1))
-    look = opened(snapshot, full=True)
-    shown = lines(snapshot, look)
+    screen = opened(snapshot, full=True)
+    shown = lines(snapshot, screen)
     assert shown[0].endswith("following  f back") and shown[1:] == [
         f" line {n}" for n in range(177, 200)
     ]
-    assert page_rows(snapshot, look, 80, 24) == 23
-    typing = replace(look, typed="x")
+    assert page_rows(snapshot, screen, 80, 24) == 23
+    typing = replace(screen, typed="x")
     assert lines(snapshot, typing)[-1].startswith(" /x_")
     assert page_rows(snapshot, typing, 80, 24) == 22
 
 
 def test_when_an_open_attempt_ends_one_line_says_what_became_of_it_and_what_runs_now() -> None:
     before = after(*fleet(1, busy=1))
-    look = opened(before)
+    screen = opened(before)
     later = after(*fleet(1, busy=1), FAILED, rec.Started("app-7", "W1", 1, "r7", "next"))
-    first, second = lines(before, look), lines(later, look)
+    first, second = lines(before, screen), lines(later, screen)
     assert "W1 runs app-1, attempt 1" in first[1] and "W1 ran app-1, attempt 1" in second[1]
     assert "quarantined after 1 attempt: E: 3 != 4" in second[2]
     assert second[3].startswith(" app-1 is quarantined: r try again; W1 runs app-7")
@@ -792,11 +804,11 @@ def test_a_diff_has_the_colours_of_a_diff_and_each_line_says_so_itself() -> None
 
 
 def test_keys_are_told_from_what_they_do() -> None:
-    picture = draw(after(*fleet(2, busy=2)), Look(), 0.0, 100, 24)
+    picture = draw(after(*fleet(2, busy=2)), Screen(), 0.0, 100, 24)
     last = Renderer({"TERM": "xterm-256color"}, "dark").lines(picture, 100, 24)[-1]
     for columns in range(60, 130):
         for pane in (Pane.FLEET, Pane.DIFF, Pane.LOG, Pane.ISSUES, Pane.QUARANTINE):
-            foot = lines(after(*fleet(2, busy=2)), Look(pane=pane), columns=columns)[-1]
+            foot = lines(after(*fleet(2, busy=2)), Screen(pane=pane), columns=columns)[-1]
             assert foot.endswith(("q leave", "q back")), foot
     bold = re.findall("\x1b\\[1m([^\x1b]+)\x1b", last)
     assert [key.strip() for key in bold] == ["Enter", "2", "5", "Tab", "p", "+ -", "?", "q"]
@@ -820,13 +832,13 @@ def test_where_a_search_stands_is_told_in_lines_though_lines_go_on() -> None:
 
 def test_the_keys_can_be_read_to_the_last_on_the_smallest_dashboard() -> None:
     snapshot = after(*fleet(2))
-    look = Look(pane=Pane.HELP)
-    assert "twice: now" not in "\n".join(lines(snapshot, look, columns=60, rows=14))
-    page = page_rows(snapshot, look, 60, 14)
-    look, _ = press(look, "G", snapshot, page)
-    shown = lines(snapshot, look, columns=60, rows=14)
-    assert "twice: now" in shown[-2] and press(look, "j", snapshot, page)[0] == look
-    assert press(look, "g", snapshot, page)[0].top == 0
+    screen = Screen(pane=Pane.HELP)
+    assert "twice: now" not in "\n".join(lines(snapshot, screen, columns=60, rows=14))
+    page = page_rows(snapshot, screen, 60, 14)
+    screen, _ = press(screen, "G", snapshot, page)
+    shown = lines(snapshot, screen, columns=60, rows=14)
+    assert "twice: now" in shown[-2] and press(screen, "j", snapshot, page)[0] == screen
+    assert press(screen, "g", snapshot, page)[0].top == 0
 
 
 def test_sentences_go_on_below_their_beginning_and_nothing_of_them_is_cut() -> None:
@@ -851,14 +863,14 @@ def test_an_attempt_that_was_tried_again_does_not_say_when_that_will_be() -> Non
         (4, "failed, again at once: E"),
     ):
         pin = Pin("app-1", "run-1", number)
-        look = Look(pane=Pane.LOG, opened=pin, view=attempt_view(pin, [run(script, 1)]))
-        assert said in lines(snapshot, look)[2]
+        screen = Screen(pane=Pane.LOG, opened=pin, view=attempt_view(pin, [run(script, 1)]))
+        assert said in lines(snapshot, screen)[2]
 
 
 def test_what_landed_in_an_earlier_run_is_known_in_the_next() -> None:
     pin = Pin("app-1", "run-1", 1)
     view = replace(AttemptView(pin), landing=LandingHistory(commit="1" * 40))
-    shown = lines(after(*fleet(1)), Look(pane=Pane.LOG, opened=pin, view=view))
+    shown = lines(after(*fleet(1)), Screen(pane=Pane.LOG, opened=pin, view=view))
     assert shown[3].strip() == "app-1 landed as 111111111111"
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from beads_workers.cli.web_requests import WHAT
 from beads_workers.ui.web import ASKED, CONNECTIONS_MAX, is_for_us, page, within
-from beads_workers.ui.web_shown import VIEWERS_MAX
+from beads_workers.ui.web_state import VIEWERS_MAX
 from tests.support.fleet import until
 from tests.support.web import KEY, TOKEN, Served, Viewer, busy_night
 

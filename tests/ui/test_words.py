@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from beads_workers.ui.words import clock, duration, moment
+from beads_workers.ui.time_text import clock, duration, moment
 
 NOON = 1_700_049_600.0
 DURATIONS = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.checks.condition import Asked, Condition, Found, Stage, skip
+from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import met
 
@@ -41,7 +41,7 @@ CONDITIONS = (
         "each agent is installed, answers --version, may run as this user, and is logged in",
         _all,
         skip("agent"),
-        Asked.BESIDE,
+        CheckedBy.BESIDE,
     ),
     Condition(
         Stage.AGENTS,
@@ -49,7 +49,7 @@ CONDITIONS = (
         "so does the agent of --review",
         _reviewer,
         skip("review"),
-        Asked.BESIDE,
+        CheckedBy.BESIDE,
     ),
     Condition(
         Stage.AGENTS,
@@ -57,6 +57,6 @@ CONDITIONS = (
         "git can refuse an agent's push (2.31 or later)",
         _guards,
         skip("guards"),
-        Asked.BESIDE,
+        CheckedBy.BESIDE,
     ),
 )

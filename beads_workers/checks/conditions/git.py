@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.checks.condition import Asked, Condition, Found, Stage
+from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
 
 
@@ -19,6 +19,6 @@ CONDITIONS = (
         "what tasks change can be undone: a clean repository, and a name to commit with; less is a"
         " warning",
         _git,
-        asked=Asked.BY_DOCTOR,  # No result of it prevents a start.
+        asked=CheckedBy.BY_DOCTOR,  # No result of it prevents a start.
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from beads_workers.checks import landing
-from beads_workers.checks.condition import Asked, Condition, Found, Look, Stage, skip
+from beads_workers.checks.condition import CheckedBy, CheckFunction, Condition, Found, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met, misused, ok, warn
 from beads_workers.core.base.settings import Landing, Worktrees, understood
@@ -19,7 +19,7 @@ ANSWER_SECONDS = 5.0
 """Additional time of these checks on a busy machine."""
 
 
-def _of(rule: landing.Rule) -> Look:
+def _of(rule: landing.Rule) -> CheckFunction:
     """Return the check for a rule that ``land`` and ``undo`` share."""
 
     def look(plan: FleetPlan) -> Found:
@@ -136,21 +136,21 @@ CONDITIONS = (
         " has landed here",
         _remote,
         NO_LAND,
-        Asked.BESIDE,
+        CheckedBy.BESIDE,
         patience_seconds=landing.REMOTE_SECONDS + ANSWER_SECONDS,
     ),
     _landing(
         "that remote takes the ledger, unless [landing] trailers is full",
         _of_both(landing.refused_ledger),
         NO_LAND,
-        Asked.BY_START,
+        CheckedBy.BY_START,
     ),
     _landing("with [landing] signoff git knows who commits", _of_both(landing.unsigned), NO_LAND),
     _landing(
         "what was committed to the user's branch merges with what has landed",
         _merges,
         NO_LAND,
-        Asked.BESIDE,
+        CheckedBy.BESIDE,
     ),
     Condition(
         Stage.LANDING,
@@ -158,7 +158,7 @@ CONDITIONS = (
         "if commits are signed, the signer signs without a prompt",
         _signs,
         skip("signing"),
-        Asked.BESIDE,
+        CheckedBy.BESIDE,
         patience_seconds=SIGN_SECONDS + ANSWER_SECONDS,
     ),
     Condition(
@@ -168,6 +168,6 @@ CONDITIONS = (
         " the user's branch",
         _base,
         "--skip-base-check",
-        Asked.AT_THE_END,
+        CheckedBy.AT_THE_END,
     ),
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from beads_workers.checks import leftovers, machine
-from beads_workers.checks.condition import Asked, Condition, Found, Stage, skip
+from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 
 
 def _disk(plan: FleetPlan) -> Found:
-    tracker = Path(plan.looked.fleet.tracker) if plan.looked.fleet else plan.folder
+    tracker = Path(plan.doctor_input.fleet.tracker) if plan.doctor_input.fleet else plan.folder
     places = [(plan.state, "the run directory"), (tracker, "the tracker")]
     return machine.disk([*places, (leftovers.TMP, str(leftovers.TMP))])
 
@@ -25,7 +25,7 @@ CONDITIONS = (
         "python",
         "which Python and which beads-workers this is",
         lambda plan: machine.python(),
-        asked=Asked.BY_DOCTOR,
+        asked=CheckedBy.BY_DOCTOR,
     ),
     Condition(
         Stage.MACHINE,
@@ -72,6 +72,6 @@ CONDITIONS = (
         "ntp",
         "whether anything keeps the clock",
         lambda plan: machine.ntp(),
-        asked=Asked.BY_DOCTOR,
+        asked=CheckedBy.BY_DOCTOR,
     ),
 )

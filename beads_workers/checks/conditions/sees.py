@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.checks.condition import Asked, Condition, Found, Stage
+from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.core.base.settings import FleetSettings
 
@@ -36,13 +36,15 @@ def _known(plan: FleetPlan) -> Found:
 HOLDS = "what lands is verified by a check that tests the branch, and not the user's checkout"
 
 CONDITIONS = (
-    Condition(Stage.LANDING, "sees", f"{HOLDS}: what is known of it", _known, "", Asked.BY_DOCTOR),
+    Condition(
+        Stage.LANDING, "sees", f"{HOLDS}: what is known of it", _known, "", CheckedBy.BY_DOCTOR
+    ),
     Condition(
         Stage.SEES,
         "sees",
         f"{HOLDS}; one that depends on no source is a warning",
         _sees,
         "--skip-base-check",
-        Asked.AT_THE_END,
+        CheckedBy.AT_THE_END,
     ),
 )

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from beads_workers.checks import combinations
-from beads_workers.checks.condition import Asked, Condition, Found, Stage, conditions, skip
+from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage, conditions, skip
 from beads_workers.checks.hours import no_time_left
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, misused, ok, warn
@@ -98,7 +98,8 @@ CONDITIONS = (
     _settings(
         "beads-workers.toml can be read, is of this user, and has known keys and values",
         _read,
-        asked=Asked.BY_DOCTOR,  # A start already ended with the same message before it had a plan.
+        # A start already ended with the same message before it had a plan.
+        asked=CheckedBy.BY_DOCTOR,
     ),
     _settings(
         "no file is meant to be beads-workers.toml and has another name; one is a warning",

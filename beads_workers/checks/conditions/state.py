@@ -6,7 +6,7 @@ import shlex
 import time
 
 from beads_workers.checks import leftovers
-from beads_workers.checks.condition import Asked, Condition, Found, Stage
+from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import met, ok
 from beads_workers.runtime import live_page
@@ -53,20 +53,21 @@ CONDITIONS = (
         "leftovers",
         "earlier runs left nothing unsettled; what they left is a warning",
         _leftovers,
-        asked=Asked.BY_DOCTOR,  # The next start settles it.
+        asked=CheckedBy.BY_DOCTOR,  # The next start settles it.
     ),
     Condition(
         Stage.FLEET,
         "fleet",
         "no other fleet works here; one is a warning",
         _fleet,
-        asked=Asked.BY_DOCTOR,  # Two starts may race: the lock decides, and start ends with exit 5.
+        # Two starts may race: the lock decides, and start ends with exit 5.
+        asked=CheckedBy.BY_DOCTOR,
     ),
     Condition(
         Stage.FLEET,
         "page",
         "how long the live page of an earlier start is served, and what ends it",
         _page,
-        asked=Asked.BY_DOCTOR,
+        asked=CheckedBy.BY_DOCTOR,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from beads_workers.checks import project
-from beads_workers.checks.condition import Asked, Condition, Found, Stage
+from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met
 
@@ -34,11 +34,11 @@ def _answers(plan: FleetPlan) -> Found:
     kind = plan.kind
     if isinstance(plan.commands_brought, Check):
         return None  # Another condition reports that the tracker cannot be opened.
-    if kind is None or not (plan.looked.fleet or plan.is_pushed):
+    if kind is None or not (plan.doctor_input.fleet or plan.is_pushed):
         return None
     from beads_workers.checks.tracker import tracker  # Only doctor loads bd's modules.
 
-    return (kind.checks or tracker)(plan.looked)
+    return (kind.checks or tracker)(plan.doctor_input)
 
 
 def _named(plan: FleetPlan) -> Found:
@@ -58,13 +58,14 @@ CONDITIONS = (
     _tracker(
         "the source answers, its program is installed and new enough, and nothing is in its way",
         _answers,
-        asked=Asked.BY_DOCTOR,  # A starting fleet asks the same, and start ends with its message.
+        # A starting fleet asks the same, and start ends with its message.
+        asked=CheckedBy.BY_DOCTOR,
     ),
     Condition(
         Stage.TRACKER,
         "issues",
         "issues that are named exist; a closed one is a warning",
         _named,
-        asked=Asked.BESIDE,
+        asked=CheckedBy.BESIDE,
     ),
 )

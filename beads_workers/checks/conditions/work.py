@@ -22,7 +22,7 @@ PUSHED = "name the modules of the tasks: --allow-module MODULE; or type a comman
 def _command(plan: FleetPlan) -> Found:
     kind = plan.kind
     if kind is not None and kind.work_checks is not None:
-        return kind.work_checks(plan.looked)  # type: ignore[no-any-return]
+        return kind.work_checks(plan.doctor_input)  # type: ignore[no-any-return]
     if plan.options.executor:
         return _executors(plan)
     if plan.command is None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from beads_workers.checks import machine, worktrees
-from beads_workers.checks.condition import Asked, Condition, Found, Stage, skip
+from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met, ok, warn
 from beads_workers.core.base.settings import Worktrees
@@ -82,7 +82,7 @@ CONDITIONS = (
         "worktrees lead to the project, which was not moved since the last command that uses them;"
         " less is a warning",
         _moved,
-        asked=Asked.BY_DOCTOR,  # A start repairs it.
+        asked=CheckedBy.BY_DOCTOR,  # A start repairs it.
     ),
     Condition(
         Stage.WORKTREES,
@@ -90,13 +90,13 @@ CONDITIONS = (
         "the programs of git's filters are there, if they are required",
         _filters,
         skip("filters"),
-        Asked.BESIDE,
+        CheckedBy.BESIDE,
     ),
     Condition(
         Stage.WORKTREES,
         "submodules",
         "[worktree] setup fills submodules; less is a warning",
         _submodules,
-        asked=Asked.BESIDE,
+        asked=CheckedBy.BESIDE,
     ),
 )

@@ -316,7 +316,7 @@ class CrashedRun:
 
 
 @model.value
-class Seen:
+class TrackedIssue:
     """An issue as the tracker shows it; only read. Times are texts as the tracker has them."""
 
     issue_id: model.IssueId
@@ -341,7 +341,7 @@ class Seen:
     hidden_by: str = ""
 
 
-def brought(seen: Seen) -> frozenset[str]:
+def brought(seen: TrackedIssue) -> frozenset[str]:
     """Return the kinds of work that an issue brings with it, as in ``Filters.bring``."""
     found = ((model.FUNCTION, bool(seen.calls)), (model.COMMAND, seen.has_command))
     return frozenset(what for what, holds in found if holds)
@@ -511,13 +511,13 @@ class Source(Protocol):
         Closes come with ``Action.CLOSE``, releases with ``Action.RELEASE``. Idempotent.
         """
 
-    def look(self, issue_ids: Sequence[model.IssueId]) -> dict[model.IssueId, Seen]:
+    def look(self, issue_ids: Sequence[model.IssueId]) -> dict[model.IssueId, TrackedIssue]:
         """Return these issues as they are now, closed ones too; missing ones do not exist.
 
         Never writes. It serves people's questions, beside a fleet that works on the tracker.
         """
 
-    def unfinished(self, rows_max: int) -> list[Seen]:
+    def unfinished(self, rows_max: int) -> list[TrackedIssue]:
         """Return all issues that are not closed, whatever the filters.
         ``rows_max``: only the most urgent ones."""
 

@@ -1,4 +1,4 @@
-"""Times in foreign formats: RFC 3339 to seconds since 1970 and back, and durations."""
+"""Times as texts: RFC 3339 to seconds since 1970 and back, and durations as people type them."""
 
 from __future__ import annotations
 

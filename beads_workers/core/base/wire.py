@@ -146,7 +146,8 @@ class Aside:
     """1.1: base of what a worker says of its running task beside the conversation.
 
     It changes no state and is answered by nothing; it may be lost, and the newest wins
-    (``core.base.throttled_messages``). A step says it without ``issue_id``, which the worker's half puts in.
+    (``core.base.throttled_messages``). A step says it without ``issue_id``, which the worker's half
+    puts in.
     """
 
     issue_id: IssueId = IssueId("")

@@ -22,7 +22,7 @@ from beads_workers.runtime.sockets import peer_of
 if TYPE_CHECKING:
     from psycopg import Connection
 
-    from beads_workers.kinds import Looked
+    from beads_workers.kinds import DoctorInput
     from beads_workers.options import Resolved
 
 
@@ -139,12 +139,12 @@ def _echo(connection: Connection, name: str, fix: str) -> Check:
 # ``doctor`` checks for a dispatcherd source: its brokers.
 
 
-def look_at_brokers(looked: Looked) -> list[Check]:
+def look_at_brokers(doctor_input: DoctorInput) -> list[Check]:
     """Check the configuration, and each broker that it names."""
     from beads_workers.integrations.dispatcherd import CONFIG
     from beads_workers.integrations.dispatcherd.fleet_settings import EXTRA, IGNORED, find_brokers
 
-    source = str(looked.resolved.options.source)
+    source = str(doctor_input.resolved.options.source)
     file = Path(source.removeprefix(CONFIG)).expanduser() if source.startswith(CONFIG) else None
     fix = edit(file) if file else ""
     try:
@@ -154,7 +154,10 @@ def look_at_brokers(looked: Looked) -> list[Check]:
             return [fail(NAME, error.message, EXTRA)]
         return [fail(NAME, sentence(error), fix)]
     text = printable(f"ignored: {', '.join(unused)}: {IGNORED}")
-    return [*brokers(found, looked.state, fix), *([warn("config", text, fix)] if unused else [])]
+    return [
+        *brokers(found, doctor_input.state, fix),
+        *([warn("config", text, fix)] if unused else []),
+    ]
 
 
 def workers_of(resolved: Resolved) -> int:

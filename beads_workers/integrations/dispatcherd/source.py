@@ -19,7 +19,7 @@ from beads_workers.integrations.dispatcherd.wire import to_fields
 # Tasks as they are shown to people who ask why they do not run. No I/O.
 
 
-def seen_of(entries: Iterable[QueuedTask]) -> dict[IssueId, source.Seen]:
+def seen_of(entries: Iterable[QueuedTask]) -> dict[IssueId, source.TrackedIssue]:
     """Return these unfinished tasks, oldest first, for display.
 
     A blocked task waits for the first active task with the same work.
@@ -37,9 +37,9 @@ def seen_of(entries: Iterable[QueuedTask]) -> dict[IssueId, source.Seen]:
 _ACTIVE = (TaskPosition.QUEUED, TaskPosition.TAKEN)
 
 
-def _seen(entry: QueuedTask, first: dict[str, IssueId]) -> source.Seen:
+def _seen(entry: QueuedTask, first: dict[str, IssueId]) -> source.TrackedIssue:
     before = first.get(entry.same_work()) if entry.place is TaskPosition.BLOCKED else None
-    return source.Seen(
+    return source.TrackedIssue(
         entry.issue_id,
         entry.task.task,
         "open",
@@ -176,12 +176,12 @@ class DispatcherdSource:
                 settled.append(self._closed(issue_id, INTERRUPTED))
         return settled
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """Return those of these tasks that are not over."""
         wanted = set(issue_ids)
         return {issue_id: seen for issue_id, seen in self._seen().items() if issue_id in wanted}
 
-    def unfinished(self, rows_max: int) -> list[source.Seen]:
+    def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """Return the unfinished tasks, oldest first."""
         return list(self._seen().values())[:rows_max]
 
@@ -225,7 +225,7 @@ class DispatcherdSource:
         self.queue.adopt(self._left.entries.values(), self._clock(), self._wall_clock())
         self._left.entries.clear()
 
-    def _seen(self) -> dict[IssueId, source.Seen]:
+    def _seen(self) -> dict[IssueId, source.TrackedIssue]:
         if not self._adopted and self.spool is None:
             self._adopt()
         return seen_of(self.queue.all())

@@ -22,7 +22,7 @@ from beads_workers.integrations.hero.wire import WAITS, Keys, WrongField, read_i
 
 if TYPE_CHECKING:
     from beads_workers.core.base.scripts import Context
-    from beads_workers.kinds import Looked
+    from beads_workers.kinds import DoctorInput
 
 
 # --- redis checks --------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def _kind(client: Any, key: str) -> str:
 # ``doctor`` checks for a Redis source: the Redis, contexts, and logs of jobs.
 
 
-def queue(looked: Looked) -> list[Check]:
+def queue(doctor_input: DoctorInput) -> list[Check]:
     """Check the Redis, and the queue in it."""
     from beads_workers.checks.rules import fail
     from beads_workers.integrations.hero.connection import read_url
@@ -250,19 +250,19 @@ def queue(looked: Looked) -> list[Check]:
     if find_spec("redis") is None:
         return [fail("redis", "redis-py is not installed here", connection.RedisMissing.hint)]
     try:
-        found = find_queue(looked.resolved)
+        found = find_queue(doctor_input.resolved)
     except CommandError as error:
         return [fail("redis", sentence(error))]
     return redis(read_url(found.url).address, Keys(**found.keys), found.worker)
 
 
-def scripts(looked: Looked) -> Iterator[Check]:
+def scripts(doctor_input: DoctorInput) -> Iterator[Check]:
     """Check what runs the scripts, what confines them, and where their logs go."""
     from beads_workers.checks.rules import fail, ok
     from beads_workers.integrations.hero.fleet_settings import find_scripts
 
     try:
-        work = find_scripts(looked.resolved)
+        work = find_scripts(doctor_input.resolved)
     except CommandError as error:
         yield fail("contexts", sentence(error))
         return

@@ -193,18 +193,20 @@ STATUS = {
 """A job's status in the words of trackers. A failed job is closed, too: no fleet takes it again."""
 
 
-def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> source.Seen:
+def seen_of(job_id: IssueId, fields: Mapping[bytes, bytes]) -> source.TrackedIssue:
     """Return a job for display.
 
     If the job's hash is not valid, the job is shown as ``blocked``, with the fault as its title.
     """
     if fields == DAMAGED:
-        return source.Seen(job_id, "its key in Redis holds no hash", "blocked", issue_type="script")
+        return source.TrackedIssue(
+            job_id, "its key in Redis holds no hash", "blocked", issue_type="script"
+        )
     try:
         job = wire.read_job(job_id, fields)
     except wire.WrongField as error:
-        return source.Seen(job_id, str(error), "blocked", issue_type="script")
-    return source.Seen(
+        return source.TrackedIssue(job_id, str(error), "blocked", issue_type="script")
+    return source.TrackedIssue(
         job_id,
         title_of(job),
         STATUS[job.status],
@@ -459,12 +461,12 @@ class HeroSource:
         """Settle the jobs of an earlier run of ours that is known to be dead."""
         return settle_past(self._store, self._runs, dead, run_of(dead.actor), self._retry_seconds)
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """Return these jobs as their hashes describe them now."""
         found = zip(issue_ids, self._store.hashes(issue_ids), strict=True)
         return {job_id: seen_of(job_id, fields) for job_id, fields in found if fields}
 
-    def unfinished(self, rows_max: int) -> list[source.Seen]:
+    def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """Return the jobs that have not ended: first the jobs that fleets have, then the queued
         jobs. The jobs of each run, and the queued jobs, come oldest first."""
         known = dict.fromkeys([*self._runs.in_hand(rows_max), *self._store.queued(rows_max)])

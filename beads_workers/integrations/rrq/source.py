@@ -188,11 +188,11 @@ class RrqSource:
         done = (source.Settlement(source.Action.CLOSE, issue_id) for issue_id in dead.unclosed)
         return [source.Settled(each, source.Result.NOT_OURS, LEFT) for each in done]
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """Return nothing: an answered request leaves no trace here."""
         return {}
 
-    def unfinished(self, rows_max: int) -> list[source.Seen]:
+    def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """Return nothing: the orchestrator shows the requests that wait."""
         return []
 

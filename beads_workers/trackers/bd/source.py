@@ -282,9 +282,9 @@ def _why(row: BdRow | None) -> str:
 # ``bd`` 1.3 lists issues with their dependencies; older ones need ``bd show`` for them.
 
 
-def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
+def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
     """See ``Source.look``; one or two calls for every hundred issues."""
-    seen: dict[IssueId, source.Seen] = {}
+    seen: dict[IssueId, source.TrackedIssue] = {}
     safe = [issue_id for issue_id in dict.fromkeys(issue_ids) if is_safe_id(issue_id)]
     for start in range(0, len(safe), IDS_PER_CALL_MAX):
         part = safe[start : start + IDS_PER_CALL_MAX]
@@ -294,7 +294,7 @@ def look(tracker: BdTracker, issue_ids: Sequence[IssueId]) -> dict[IssueId, sour
     return seen
 
 
-def unfinished(tracker: BdTracker, rows_max: int) -> list[source.Seen]:
+def unfinished(tracker: BdTracker, rows_max: int) -> list[source.TrackedIssue]:
     """See ``Source.unfinished``."""
     found = _list(tracker, "--sort=priority", f"--limit={rows_max}")
     return [_seen(row) for row in _with_details(tracker, found)]
@@ -331,14 +331,14 @@ def _ask(tracker: BdTracker, *arguments: str, ids: int = 0) -> BdResult:
     return tracker.ask([*arguments, *readonly], ids=ids)
 
 
-def _seen(row: BdRow) -> source.Seen:
+def _seen(row: BdRow) -> source.TrackedIssue:
     fields = row.original
     named = _dependencies(fields)
     parent = fields.get("parent")
     parents = [name for name, kind in named if kind == "parent-child"]
     if isinstance(parent, str) and parent not in parents:
         parents.append(parent)
-    return source.Seen(
+    return source.TrackedIssue(
         issue_id=row.issue_id,
         title=row.title,
         status=row.status,
@@ -713,7 +713,7 @@ class BdSource:
 
     # --- for people who ask -------------------------------------------------------------------
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """See ``Source``."""
         return look(self._tracker, issue_ids)
 
@@ -734,7 +734,7 @@ class BdSource:
             for row in rows
         )
 
-    def unfinished(self, rows_max: int) -> list[source.Seen]:
+    def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """See ``Source``."""
         return unfinished(self._tracker, rows_max)
 

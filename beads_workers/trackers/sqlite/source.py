@@ -305,7 +305,7 @@ class SqliteSource:
             ]
             return self._settled(tracker, settlement_rules.pending(dead, left), dead.actor)
 
-    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.Seen]:
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """See ``Source``."""
         with self._call() as tracker:
             return {s.issue_id: s for s in self._seen(tracker, map(_storable, issue_ids))}
@@ -335,7 +335,7 @@ class SqliteSource:
         with self._call() as tracker:
             return self._held(tracker, "1")
 
-    def unfinished(self, rows_max: int) -> list[source.Seen]:
+    def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """See ``Source``."""
         with self._call() as tracker:
             return self._seen(tracker, tracker.store.ids(finished=False)[:rows_max])
@@ -416,7 +416,7 @@ class SqliteSource:
             with transaction(tracker.connection):
                 tracker.store.wake(now_us, self._now())
 
-    def _seen(self, tracker: _Opened, ids: Iterable[str]) -> list[source.Seen]:
+    def _seen(self, tracker: _Opened, ids: Iterable[str]) -> list[source.TrackedIssue]:
         """Return the issues with all that holds each back, which its own dependencies may not
         name."""
         issues = tracker.store.issues(ids)
@@ -549,7 +549,7 @@ class SqliteSource:
         return self._opened
 
 
-def _with(seen: source.Seen, holders: Iterable[str]) -> source.Seen:
+def _with(seen: source.TrackedIssue, holders: Iterable[str]) -> source.TrackedIssue:
     named = dict.fromkeys((*seen.waits_for, *map(IssueId, holders)))
     return replace(seen, waits_for=tuple(named))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from beads_workers.core.records.issues import Issues
 from beads_workers.core.views.history import fold
-from beads_workers.ui.web_shown import ATTEMPTS_MAX, VIEWERS_MAX, Shown, ended_attempts, frame
+from beads_workers.ui.web_state import ATTEMPTS_MAX, VIEWERS_MAX, PageState, ended_attempts, frame
 from tests.support.journals import HOSTILE_TITLES, night
 
 
@@ -32,7 +32,7 @@ def test_an_event_is_one_line_of_data_whatever_it_holds() -> None:
 
 
 def test_what_was_overtaken_is_not_sent() -> None:
-    shown = Shown()
+    shown = PageState()
     stream = shown.follow()
     assert next(stream) == b"retry: 1000\n\n"
     for n in range(5):
@@ -43,7 +43,7 @@ def test_what_was_overtaken_is_not_sent() -> None:
 
 
 def test_the_same_once_more_wakes_nobody() -> None:
-    shown = Shown()
+    shown = PageState()
     stream = shown.follow()
     shown.say("fleet", {"state": "live"})
     list(islice(stream, 2))
@@ -53,7 +53,7 @@ def test_the_same_once_more_wakes_nobody() -> None:
 
 
 def test_attempts_come_once_and_anew_for_another_run() -> None:
-    shown = Shown()
+    shown = PageState()
     shown.begin()
     shown.add([row(n) for n in range(3)])
     stream = shown.follow()
@@ -70,7 +70,7 @@ def test_attempts_come_once_and_anew_for_another_run() -> None:
 
 
 def test_whoever_has_missed_what_is_kept_begins_anew() -> None:
-    shown = Shown()
+    shown = PageState()
     shown.begin()
     stream = shown.follow()
     list(islice(stream, 2))
@@ -80,7 +80,7 @@ def test_whoever_has_missed_what_is_kept_begins_anew() -> None:
 
 
 def test_so_many_may_look() -> None:
-    shown = Shown()
+    shown = PageState()
     assert all(shown.enter() for _ in range(VIEWERS_MAX))
     assert not shown.enter()
     shown.leave()

@@ -46,14 +46,14 @@ COSTLY = after(
 
 
 def pressed(
-    *keys: str, look: viewer.Look | None = None, snapshot: dict[str, Any] = BUSY
-) -> tuple[viewer.Look, list[viewer.Wish]]:
+    *keys: str, screen: viewer.Screen | None = None, snapshot: dict[str, Any] = BUSY
+) -> tuple[viewer.Screen, list[viewer.Wish]]:
     """The view after these keys, and all that was asked."""
-    look, wishes = look or viewer.Look(), []
+    screen, wishes = screen or viewer.Screen(), []
     for key in keys:
-        look, wish = bindings.press(look, key, snapshot, page_rows=4)
+        screen, wish = bindings.press(screen, key, snapshot, page_rows=4)
         wishes += [] if wish is None else [wish]
-    return look, wishes
+    return screen, wishes
 
 
 def test_p_pauses_and_resumes_what_is_paused() -> None:
@@ -85,79 +85,83 @@ def test_plus_and_minus_count_our_own_workers_only() -> None:
     ],
 )  # fmt: skip
 def test_arrows_choose_a_worker_and_stop_at_the_ends(keys: tuple[str, ...], chosen: str) -> None:
-    look, wishes = pressed(*keys)
-    assert look.chosen == {viewer.Part.WORKERS: chosen} and not wishes
-    found = viewer.chosen_row(look, BUSY, viewer.Part.WORKERS)
+    screen, wishes = pressed(*keys)
+    assert screen.chosen == {viewer.Part.WORKERS: chosen} and not wishes
+    found = viewer.chosen_row(screen, BUSY, viewer.Part.WORKERS)
     assert found is not None and found["worker_id"] == chosen
 
 
 def test_a_chosen_worker_that_is_gone_is_replaced_by_the_first() -> None:
     found = viewer.chosen_row(
-        viewer.Look(chosen={viewer.Part.WORKERS: "W77"}), BUSY, viewer.Part.WORKERS
+        viewer.Screen(chosen={viewer.Part.WORKERS: "W77"}), BUSY, viewer.Part.WORKERS
     )
     assert found is not None and found["worker_id"] == "W1"
     assert (
         viewer.chosen_row(
-            viewer.Look(chosen={viewer.Part.WORKERS: "W1"}), after(), viewer.Part.WORKERS
+            viewer.Screen(chosen={viewer.Part.WORKERS: "W1"}), after(), viewer.Part.WORKERS
         )
         is None
     )
 
 
 def test_tab_leads_to_the_attempts_that_ended_where_the_newest_is_first() -> None:
-    look, _ = pressed("tab", snapshot=NIGHT)
-    shown = viewer.shown_attempt(look, NIGHT)
+    screen, _ = pressed("tab", snapshot=NIGHT)
+    shown = viewer.shown_attempt(screen, NIGHT)
     assert shown is not None and (shown.issue_id, shown.running) == ("app-9", False)
-    look, _ = pressed("j", "j", look=look, snapshot=NIGHT)
-    shown = viewer.shown_attempt(look, NIGHT)
+    screen, _ = pressed("j", "j", screen=screen, snapshot=NIGHT)
+    shown = viewer.shown_attempt(screen, NIGHT)
     assert shown is not None and shown.title == "W2 ran app-7, attempt 1"
-    back, _ = pressed("shift+tab", look=look, snapshot=NIGHT)
+    back, _ = pressed("shift+tab", screen=screen, snapshot=NIGHT)
     shown = viewer.shown_attempt(back, NIGHT)
     assert shown is not None and shown.title == "W1 runs app-1, attempt 1"
 
 
 def test_what_a_chosen_attempt_is_stays_when_others_end() -> None:
-    look, _ = pressed("tab", "j", snapshot=NIGHT)
+    screen, _ = pressed("tab", "j", snapshot=NIGHT)
     later = after(*NIGHT_RECORDS, ended("app-2", "W2"))
-    shown = viewer.shown_attempt(look, later)
+    shown = viewer.shown_attempt(screen, later)
     assert shown is not None and shown.issue_id == "app-8"
 
 
 def test_an_idle_worker_shows_what_it_ran_last_and_nothing_where_nothing_has_run() -> None:
     idle = after(*fleet(2), ended("app-9", "W1"))
-    shown = viewer.shown_attempt(viewer.Look(), idle)
+    shown = viewer.shown_attempt(viewer.Screen(), idle)
     assert shown is not None and shown.title == "W1 ran app-9, attempt 1"
-    look, _ = pressed("down", "enter", snapshot=idle)
-    assert look.pane is viewer.Pane.FLEET and "nothing has run there yet" in look.message
+    screen, _ = pressed("down", "enter", snapshot=idle)
+    assert screen.pane is viewer.Pane.FLEET and "nothing has run there yet" in screen.message
 
 
 def test_f_shows_some_states_only_of_the_list_the_arrows_are_in() -> None:
-    def listed(look: viewer.Look, part: viewer.Part) -> list[str]:
-        return [viewer.key_of(part, row).split()[0] for row in viewer.rows_of(look, NIGHT, part)]
+    def listed(screen: viewer.Screen, part: viewer.Part) -> list[str]:
+        return [viewer.key_of(part, row).split()[0] for row in viewer.rows_of(screen, NIGHT, part)]
 
-    look, _ = pressed("f", snapshot=NIGHT)
-    assert listed(look, viewer.Part.WORKERS) == ["W1", "W2"]
-    look, _ = pressed("f", look=look, snapshot=NIGHT)
-    assert listed(look, viewer.Part.WORKERS) == ["W3", "W4"]
-    look, _ = pressed("tab", "f", look=look, snapshot=NIGHT)
-    assert listed(look, viewer.Part.ENDED) == ["app-8"] and listed(look, viewer.Part.WORKERS) == [
+    screen, _ = pressed("f", snapshot=NIGHT)
+    assert listed(screen, viewer.Part.WORKERS) == ["W1", "W2"]
+    screen, _ = pressed("f", screen=screen, snapshot=NIGHT)
+    assert listed(screen, viewer.Part.WORKERS) == ["W3", "W4"]
+    screen, _ = pressed("tab", "f", screen=screen, snapshot=NIGHT)
+    assert listed(screen, viewer.Part.ENDED) == ["app-8"] and listed(
+        screen, viewer.Part.WORKERS
+    ) == [
         "W3",
         "W4",
     ]
-    look, _ = pressed("f", look=look, snapshot=NIGHT)
-    assert listed(look, viewer.Part.ENDED) == ["app-9", "app-7"]
-    look, _ = pressed("f", look=look, snapshot=NIGHT)
-    assert len(listed(look, viewer.Part.ENDED)) == 3
+    screen, _ = pressed("f", screen=screen, snapshot=NIGHT)
+    assert listed(screen, viewer.Part.ENDED) == ["app-9", "app-7"]
+    screen, _ = pressed("f", screen=screen, snapshot=NIGHT)
+    assert len(listed(screen, viewer.Part.ENDED)) == 3
     assert (
-        viewer.rows_of(pressed("escape", look=look, snapshot=NIGHT)[0], NIGHT, viewer.Part.WORKERS)
+        viewer.rows_of(
+            pressed("escape", screen=screen, snapshot=NIGHT)[0], NIGHT, viewer.Part.WORKERS
+        )
         == (NIGHT["workers"])
     )
 
 
 def test_s_puts_the_longest_first_then_the_dearest_then_names() -> None:
     def order(*keys: str) -> list[str]:
-        look, _ = pressed(*keys, snapshot=COSTLY)
-        return [row["worker_id"] for row in viewer.rows_of(look, COSTLY, viewer.Part.WORKERS)]
+        screen, _ = pressed(*keys, snapshot=COSTLY)
+        return [row["worker_id"] for row in viewer.rows_of(screen, COSTLY, viewer.Part.WORKERS)]
 
     assert order() == ["W1", "W2", "W3"]
     assert order("s") == ["W2", "W1", "W3"]
@@ -166,29 +170,31 @@ def test_s_puts_the_longest_first_then_the_dearest_then_names() -> None:
 
 
 def test_a_slash_shows_only_rows_with_a_text_and_every_letter_counts() -> None:
-    look, _ = pressed("/", "a", "p", "p", "-", "2", snapshot=NIGHT)
-    assert look.typed == "app-2" and [
-        r["worker_id"] for r in viewer.rows_of(look, NIGHT, viewer.Part.WORKERS)
+    screen, _ = pressed("/", "a", "p", "p", "-", "2", snapshot=NIGHT)
+    assert screen.typed == "app-2" and [
+        r["worker_id"] for r in viewer.rows_of(screen, NIGHT, viewer.Part.WORKERS)
     ]
-    look, wishes = pressed("enter", "q", look=look, snapshot=NIGHT)
-    assert look.find == "app-2" and look.typed is None and wishes == [viewer.Leave()]
-    assert [r["issue_id"] for r in viewer.rows_of(look, NIGHT, viewer.Part.WORKERS)] == ["app-2"]
-    assert pressed("escape", look=look, snapshot=NIGHT)[0].find == ""
+    screen, wishes = pressed("enter", "q", screen=screen, snapshot=NIGHT)
+    assert screen.find == "app-2" and screen.typed is None and wishes == [viewer.Leave()]
+    assert [r["issue_id"] for r in viewer.rows_of(screen, NIGHT, viewer.Part.WORKERS)] == ["app-2"]
+    assert pressed("escape", screen=screen, snapshot=NIGHT)[0].find == ""
     typing, _ = pressed("/", "T", "backspace", "space", "p", "escape", snapshot=NIGHT)
     assert typing.typed is None and typing.find == ""
 
 
 def test_keys_are_letters_while_one_types_and_ask_nothing() -> None:
-    look, wishes = pressed("/", *"pxqa+-rty", "up", "tab", look=viewer.Look(viewer.Role.START))
-    assert look.find == "pxqa+-rty" and not wishes and look.question is None
+    screen, wishes = pressed(
+        "/", *"pxqa+-rty", "up", "tab", screen=viewer.Screen(viewer.Role.START)
+    )
+    assert screen.find == "pxqa+-rty" and not wishes and screen.question is None
 
 
 def test_small_letters_find_large_ones_and_large_ones_only_themselves() -> None:
     titled = after(*fleet(1, busy=1, title="Mend the Cart"))
 
     def found(text: str) -> bool:
-        look = viewer.Look(finds={viewer.Pane.FLEET: text})
-        return bool(viewer.rows_of(look, titled, viewer.Part.WORKERS))
+        screen = viewer.Screen(finds={viewer.Pane.FLEET: text})
+        return bool(viewer.rows_of(screen, titled, viewer.Part.WORKERS))
 
     assert found("cart") and found("Cart") and not found("CART")
 
@@ -199,7 +205,7 @@ LOG = viewer.ShownLog(
     "app-1.log", tuple(f"line {n}" + " error" * (n % 30 == 4) for n in range(100)), 50
 )
 PIN = pin_issue("app-1", BUSY)
-FOLLOWED = viewer.Look(pane=viewer.Pane.LOG, log=LOG, opened=PIN)
+FOLLOWED = viewer.Screen(pane=viewer.Pane.LOG, log=LOG, opened=PIN)
 
 
 def test_enter_opens_a_log_and_goes_back() -> None:
@@ -207,84 +213,84 @@ def test_enter_opens_a_log_and_goes_back() -> None:
         opened, _ = pressed(key)
         assert (
             opened.pane is viewer.Pane.LOG
-            and pressed(key, look=opened)[0].pane is viewer.Pane.FLEET
+            and pressed(key, screen=opened)[0].pane is viewer.Pane.FLEET
         )
     back, _ = pressed("down", "l", "escape")
-    assert back == viewer.Look(pane=viewer.Pane.FLEET, chosen={viewer.Part.WORKERS: "W2"})
+    assert back == viewer.Screen(pane=viewer.Pane.FLEET, chosen={viewer.Part.WORKERS: "W2"})
 
 
 def test_a_log_is_followed_until_one_scrolls_and_again_from_its_end_on() -> None:
-    up, _ = pressed("k", look=FOLLOWED)
+    up, _ = pressed("k", screen=FOLLOWED)
     assert up.log_end == 149
     more = replace(up, log=viewer.ShownLog("app-1.log", (*LOG.lines, "new"), 50))
-    assert pressed("up", look=more)[0].log_end == 148, "what comes does not move it"
-    assert pressed("G", look=more)[0].log_end is None
-    assert pressed("down", "down", look=more)[0].log_end is None
-    assert pressed("page_up", look=FOLLOWED)[0].log_end == 146
-    top, _ = pressed("g", look=FOLLOWED)
+    assert pressed("up", screen=more)[0].log_end == 148, "what comes does not move it"
+    assert pressed("G", screen=more)[0].log_end is None
+    assert pressed("down", "down", screen=more)[0].log_end is None
+    assert pressed("page_up", screen=FOLLOWED)[0].log_end == 146
+    top, _ = pressed("g", screen=FOLLOWED)
     assert top.log_end == 54, "its first page"
-    assert pressed("up", look=top)[0].log_end == 54
+    assert pressed("up", screen=top)[0].log_end == 54
 
 
 def test_a_log_is_searched_from_its_end_upwards_and_n_goes_on() -> None:
-    look, _ = pressed("/", *"error", look=FOLLOWED)
-    assert look.log_found == 50 + 94
-    look, _ = pressed("enter", "N", look=look)
-    assert look.log_found == 50 + 64 and look.log_end == 50 + 64 + 3
-    assert pressed("n", look=look)[0].log_found == 50 + 94
-    first, _ = pressed("N", "N", look=look)
+    screen, _ = pressed("/", *"error", screen=FOLLOWED)
+    assert screen.log_found == 50 + 94
+    screen, _ = pressed("enter", "N", screen=screen)
+    assert screen.log_found == 50 + 64 and screen.log_end == 50 + 64 + 3
+    assert pressed("n", screen=screen)[0].log_found == 50 + 94
+    first, _ = pressed("N", "N", screen=screen)
     assert first.log_found == 50 + 4
-    none, _ = pressed("N", look=first)
+    none, _ = pressed("N", screen=first)
     assert none.log_found == 50 + 4 and "further up" in none.message
-    assert "not in this text" in pressed("/", "y", look=FOLLOWED)[0].message
-    assert "looks for a text" in pressed("n", look=FOLLOWED)[0].message
+    assert "not in this text" in pressed("/", "y", screen=FOLLOWED)[0].message
+    assert "looks for a text" in pressed("n", screen=FOLLOWED)[0].message
 
 
 def test_a_short_log_does_not_scroll() -> None:
-    short = viewer.Look(pane=viewer.Pane.LOG, log=viewer.ShownLog("a.log", ("one", "two")))
-    assert pressed("up", "page_up", "g", look=short)[0].log_end is None
+    short = viewer.Screen(pane=viewer.Pane.LOG, log=viewer.ShownLog("a.log", ("one", "two")))
+    assert pressed("up", "page_up", "g", screen=short)[0].log_end is None
 
 
 # --- an attempt that is open ----------------------------------------------------------------------
 
 
-def title_of(look: viewer.Look, snapshot: dict[str, Any]) -> str:
+def title_of(screen: viewer.Screen, snapshot: dict[str, Any]) -> str:
     """The attempt that is shown."""
-    shown = viewer.shown_attempt(look, snapshot)
+    shown = viewer.shown_attempt(screen, snapshot)
     assert shown is not None
     return shown.title
 
 
 def test_enter_without_a_selection_opens_what_stands_first_and_keeps_it_open() -> None:
     records = fleet(2, busy=2)
-    look, _ = pressed("enter", snapshot=after(*records))
-    assert look.chosen == {viewer.Part.WORKERS: "W1"}
-    assert title_of(look, after(*records)) == "W1 runs app-1, attempt 1"
+    screen, _ = pressed("enter", snapshot=after(*records))
+    assert screen.chosen == {viewer.Part.WORKERS: "W1"}
+    assert title_of(screen, after(*records)) == "W1 runs app-1, attempt 1"
     records += [ended("app-1"), rec.Started("app-7", "W1", 1, "r7", "next")]
-    assert title_of(look, after(*records)) == "W1 ran app-1, attempt 1"
+    assert title_of(screen, after(*records)) == "W1 ran app-1, attempt 1"
     records += [ended("app-7"), rec.Started("app-1", "W1", 1, "r8", "again")]
-    assert title_of(look, after(*records)) == "W1 ran app-1, attempt 1", "not its free retry"
+    assert title_of(screen, after(*records)) == "W1 ran app-1, attempt 1", "not its free retry"
     newest, _ = pressed("tab", "enter", snapshot=after(*records))
     records += [ended("app-2", "W2")]
     assert title_of(newest, after(*records)) == "W1 ran app-7, attempt 1"
 
 
 def test_an_open_attempt_stays_when_the_fleet_is_started_again() -> None:
-    look, _ = pressed("2", "1", "/", *"app-1", "enter", "enter", snapshot=BUSY)
+    screen, _ = pressed("2", "1", "/", *"app-1", "enter", "enter", snapshot=BUSY)
     began = replace(BEGAN, run_id="20261122-031500.000-aaaaaa")
     again = after(began, rec.RunChanged("running"), *fleet(10, busy=2))
-    assert title_of(look, again) == "app-1, attempt 1" and look.opened == PIN
-    closed, _ = pressed("q", look=look, snapshot=again)
+    assert title_of(screen, again) == "app-1, attempt 1" and screen.opened == PIN
+    closed, _ = pressed("q", screen=screen, snapshot=again)
     assert closed.find == "app-1" and closed.chosen == {viewer.Part.WORKERS: "W1"}
 
 
 def test_the_newest_failure_and_what_landed_are_three_keys_away() -> None:
-    look, _ = pressed("tab", "f", "enter", snapshot=NIGHT)
-    assert title_of(look, NIGHT) == "W3 ran app-8, attempt 1" and look.pane is viewer.Pane.LOG
+    screen, _ = pressed("tab", "f", "enter", snapshot=NIGHT)
+    assert title_of(screen, NIGHT) == "W3 ran app-8, attempt 1" and screen.pane is viewer.Pane.LOG
     landed = after(*fleet(2), *landings())
-    look, _ = pressed("2", "f", "d", snapshot=landed)
-    assert look.pane is viewer.Pane.DIFF and look.opened is not None
-    assert look.opened.issue_id == landed["landing"]["last"][-1]["issue_id"] == "d"
+    screen, _ = pressed("2", "f", "d", snapshot=landed)
+    assert screen.pane is viewer.Pane.DIFF and screen.opened is not None
+    assert screen.opened.issue_id == landed["landing"]["last"][-1]["issue_id"] == "d"
     refused, _ = pressed("2", "f", "f", snapshot=landed)
     rows = viewer.rows_of(refused, landed, viewer.Part.LANDING)
     assert [row["verdict"] for row in rows] == ["refused", "mend"]
@@ -304,30 +310,30 @@ def test_enter_opens_an_attempt_from_every_list_and_back_leads_there(
 ) -> None:
     listed, _ = pressed(*keys, snapshot=snapshot)
     for key, pane in zip(("enter", "d", "y"), viewer.ATTEMPT, strict=True):
-        look, _ = pressed(key, look=listed, snapshot=snapshot)
-        assert look.pane is pane and look.opened is not None
-        assert look.opened.issue_id == issue_id
-        back, _ = pressed("escape", look=look, snapshot=snapshot)
+        screen, _ = pressed(key, screen=listed, snapshot=snapshot)
+        assert screen.pane is pane and screen.opened is not None
+        assert screen.opened.issue_id == issue_id
+        back, _ = pressed("escape", screen=screen, snapshot=snapshot)
         assert back.pane is listed.pane and back.part is listed.part and back.opened is None
 
 
 def test_the_sections_of_an_attempt_are_walked_through_and_read_from_their_beginning() -> None:
-    look, _ = pressed("enter", "/", "x", "enter")
+    screen, _ = pressed("enter", "/", "x", "enter")
     seen = []
     for _ in range(4):
-        seen.append((look.pane, look.log_end, look.log_find))
-        look, _ = pressed("tab", look=look)
+        seen.append((screen.pane, screen.log_end, screen.log_find))
+        screen, _ = pressed("tab", screen=screen)
     log, diff, why = viewer.ATTEMPT
     assert seen == [(log, None, "x"), (diff, 0, ""), (why, 0, ""), (log, None, "")]
-    assert pressed("shift+tab", look=look)[0].pane is log
-    assert look.pane is diff and pressed("d", look=look)[0].pane is log
-    assert pressed("y", "d", look=look)[0].pane is diff
+    assert pressed("shift+tab", screen=screen)[0].pane is log
+    assert screen.pane is diff and pressed("d", screen=screen)[0].pane is log
+    assert pressed("y", "d", screen=screen)[0].pane is diff
 
 
 def test_the_first_step_down_in_a_text_that_is_read_from_its_beginning_goes_down() -> None:
-    look = replace(FOLLOWED, pane=viewer.Pane.DIFF, log_end=0)
-    assert pressed("j", look=look)[0].log_end == 50 + 5
-    assert pressed("k", look=look)[0].log_end == 50 + 4
+    screen = replace(FOLLOWED, pane=viewer.Pane.DIFF, log_end=0)
+    assert pressed("j", screen=screen)[0].log_end == 50 + 5
+    assert pressed("k", screen=screen)[0].log_end == 50 + 4
 
 
 def told() -> AttemptView:
@@ -339,33 +345,33 @@ def told() -> AttemptView:
 
 
 def test_one_walks_through_the_attempts_of_an_issue_and_stops_at_the_ends() -> None:
-    look = replace(FOLLOWED, opened=told().pin, view=told())
-    before, _ = pressed("[", look=look)
+    screen = replace(FOLLOWED, opened=told().pin, view=told())
+    before, _ = pressed("[", screen=screen)
     assert before.opened is not None and before.opened.number == 1 and before.log is None
-    after_it, _ = pressed("]", look=look)
+    after_it, _ = pressed("]", screen=screen)
     assert after_it.opened is not None and after_it.opened.number == 3
-    last, _ = pressed("]", look=replace(after_it, view=told().pinned(after_it.opened)))
+    last, _ = pressed("]", screen=replace(after_it, view=told().pinned(after_it.opened)))
     assert last.message == "this is the last attempt of a"
-    assert "not read yet" in pressed("[", look=FOLLOWED)[0].message
+    assert "not read yet" in pressed("[", screen=FOLLOWED)[0].message
 
 
 def test_help_leads_back_to_the_attempt_and_the_fleet_out_of_it() -> None:
     opened, _ = pressed("enter", "d")
-    look, _ = pressed("?", "j", "q", look=opened)
-    assert look.pane is viewer.Pane.DIFF and look.opened == opened.opened
-    assert pressed("q", look=look)[0].pane is viewer.Pane.FLEET
-    assert pressed("?", "?", look=opened)[0].pane is viewer.Pane.DIFF
-    assert pressed("1", look=opened)[0].opened is None
+    screen, _ = pressed("?", "j", "q", screen=opened)
+    assert screen.pane is viewer.Pane.DIFF and screen.opened == opened.opened
+    assert pressed("q", screen=screen)[0].pane is viewer.Pane.FLEET
+    assert pressed("?", "?", screen=opened)[0].pane is viewer.Pane.DIFF
+    assert pressed("1", screen=opened)[0].opened is None
 
 
 def test_what_needs_a_person_is_opened_one_after_the_other() -> None:
-    look, _ = pressed("!", snapshot=DECISIONS)
-    assert look.opened is not None and look.opened.issue_id == "app-1"
-    look, _ = pressed("!", look=look, snapshot=DECISIONS)
-    assert look.opened is not None and look.opened.issue_id == "app-2"
-    look, _ = pressed("!", look=look, snapshot=DECISIONS)
-    assert look.opened is not None and look.opened.issue_id == "app-1"
-    assert pressed("q", look=look, snapshot=DECISIONS)[0].pane is viewer.Pane.FLEET
+    screen, _ = pressed("!", snapshot=DECISIONS)
+    assert screen.opened is not None and screen.opened.issue_id == "app-1"
+    screen, _ = pressed("!", screen=screen, snapshot=DECISIONS)
+    assert screen.opened is not None and screen.opened.issue_id == "app-2"
+    screen, _ = pressed("!", screen=screen, snapshot=DECISIONS)
+    assert screen.opened is not None and screen.opened.issue_id == "app-1"
+    assert pressed("q", screen=screen, snapshot=DECISIONS)[0].pane is viewer.Pane.FLEET
     assert pressed("!")[0].message == "no issue needs you"
 
 
@@ -373,8 +379,8 @@ def test_what_needs_a_person_is_opened_one_after_the_other() -> None:
 def test_what_can_be_done_about_an_issue_is_done_in_its_attempt(section: viewer.Pane) -> None:
     def asked(issue_id: str, snapshot: dict[str, Any], *keys: str) -> list[viewer.Wish]:
         opened = pin_issue(issue_id, snapshot)
-        look = viewer.Look(pane=section, opened=opened, log=LOG)
-        return pressed(*keys, look=look, snapshot=snapshot)[1]
+        screen = viewer.Screen(pane=section, opened=opened, log=LOG)
+        return pressed(*keys, screen=screen, snapshot=snapshot)[1]
 
     (commit,) = (row["commit"] for row in DECISIONS["approvals"])
     ids = {"issue_ids": ["app-2"]}
@@ -390,33 +396,33 @@ def test_what_can_be_done_about_an_issue_is_done_in_its_attempt(section: viewer.
 
 
 def test_a_filter_holds_only_in_the_view_in_which_it_was_typed() -> None:
-    look, _ = pressed("/", *"app-2", "enter", snapshot=QUARANTINE)
-    other, _ = pressed("3", look=look, snapshot=QUARANTINE)
+    screen, _ = pressed("/", *"app-2", "enter", snapshot=QUARANTINE)
+    other, _ = pressed("3", screen=screen, snapshot=QUARANTINE)
     assert other.find == "" and len(viewer.rows_of(other, QUARANTINE, other.part)) == 2
-    other, _ = pressed("/", *"app-1", "enter", look=other, snapshot=QUARANTINE)
-    fleet_again, _ = pressed("1", look=other, snapshot=QUARANTINE)
+    other, _ = pressed("/", *"app-1", "enter", screen=other, snapshot=QUARANTINE)
+    fleet_again, _ = pressed("1", screen=other, snapshot=QUARANTINE)
     assert fleet_again.find == "app-2"
-    cleared, _ = pressed("3", "escape", look=fleet_again, snapshot=QUARANTINE)
+    cleared, _ = pressed("3", "escape", screen=fleet_again, snapshot=QUARANTINE)
     assert cleared.pane is viewer.Pane.QUARANTINE and cleared.find == ""
-    assert pressed("1", look=cleared, snapshot=QUARANTINE)[0].find == "app-2"
+    assert pressed("1", screen=cleared, snapshot=QUARANTINE)[0].find == "app-2"
 
 
 def test_a_text_is_wrapped_timed_and_shown_alone_until_one_leaves() -> None:
-    look, _ = pressed("w", "f", "T", look=FOLLOWED)
-    assert look.wrap and look.full and look.times
-    stays, _ = pressed("q", look=look)
+    screen, _ = pressed("w", "f", "T", screen=FOLLOWED)
+    assert screen.wrap and screen.full and screen.times
+    stays, _ = pressed("q", screen=screen)
     assert stays.pane is viewer.Pane.LOG and not stays.full and stays.wrap
-    assert pressed("q", look=stays)[0].pane is viewer.Pane.FLEET
+    assert pressed("q", screen=stays)[0].pane is viewer.Pane.FLEET
 
 
 def test_a_text_is_saved_where_a_person_says_and_nothing_is_asked_of_the_fleet() -> None:
-    look, _ = pressed("S", look=FOLLOWED)
-    assert look.typed == "~/app-1.1.log" and look.writing is not None
-    assert pressed("backspace", "enter", look=look)[1] == [viewer.Save("~/app-1.1.lo")]
-    assert pressed("escape", look=look)[1] == []
-    assert pressed("ctrl+u", "x", "enter", look=look)[1] == [viewer.Save("x")]
+    screen, _ = pressed("S", screen=FOLLOWED)
+    assert screen.typed == "~/app-1.1.log" and screen.writing is not None
+    assert pressed("backspace", "enter", screen=screen)[1] == [viewer.Save("~/app-1.1.lo")]
+    assert pressed("escape", screen=screen)[1] == []
+    assert pressed("ctrl+u", "x", "enter", screen=screen)[1] == [viewer.Save("x")]
     odd = replace(FOLLOWED, pane=viewer.Pane.DIFF, opened=Pin("../../etc/x y", "run", 2))
-    assert pressed("S", look=odd)[0].typed == "~/_.._etc_x_y.2.diff"
+    assert pressed("S", screen=odd)[0].typed == "~/_.._etc_x_y.2.diff"
 
 
 # --- lines that go on ----------------------------------------------------------------------------
@@ -442,56 +448,56 @@ def test_lines_and_rows_are_found_from_each_other(lines: list[str], width: int, 
 def test_wrapping_keeps_the_line_that_one_reads() -> None:
     lines = [f"{number} " + "x" * 30 for number in range(100)]
     plain = viewer.ShownLog("x", lines)
-    look = replace(FOLLOWED, log=plain, log_end=40)
-    narrow = viewer.placed(look, rows_for(lines, 10))
+    screen = replace(FOLLOWED, log=plain, log_end=40)
+    narrow = viewer.placed(screen, rows_for(lines, 10))
     assert narrow.log is not None and narrow.log_end is not None
     assert narrow.log.lines[narrow.log_end - 1].startswith("39 ")
     assert viewer.placed(narrow, plain).log_end == 40
-    followed = viewer.placed(replace(look, log_end=None), rows_for(lines, 10))
+    followed = viewer.placed(replace(screen, log_end=None), rows_for(lines, 10))
     assert followed.log_end is None
 
 
 def test_a_text_is_found_although_it_goes_on_in_the_next_row() -> None:
     log = rows_for(["one", "the error is here", "two"], 6)
     assert list(log.lines) == ["one", "the er", "ror is", " here", "two"]
-    look, _ = pressed("/", *"error", look=replace(FOLLOWED, log=log))
-    assert look.log_found == 1
-    look, _ = pressed("backspace", *["backspace"] * 4, *"here", look=look)
-    assert look.log_found == 3
+    screen, _ = pressed("/", *"error", screen=replace(FOLLOWED, log=log))
+    assert screen.log_found == 1
+    screen, _ = pressed("backspace", *["backspace"] * 4, *"here", screen=screen)
+    assert screen.log_found == 3
 
 
 # --- what is asked of the fleet ------------------------------------------------------------------
 
 
 def test_releasing_asks_first_and_does_it_only_after_a_yes() -> None:
-    look, wishes = pressed("down", "x")
-    assert not wishes and look.question is not None and "app-2" in look.question.text
-    assert pressed("y", look=look)[1] == [viewer.Ask("bw.release", {"issue_ids": ["app-2"]})]
+    screen, wishes = pressed("down", "x")
+    assert not wishes and screen.question is not None and "app-2" in screen.question.text
+    assert pressed("y", screen=screen)[1] == [viewer.Ask("bw.release", {"issue_ids": ["app-2"]})]
     for key in ("n", "escape", "q", "p", "enter"):
-        stayed, wishes = pressed(key, look=look)
+        stayed, wishes = pressed(key, screen=screen)
         assert not wishes and stayed.question is None
 
 
 def test_what_does_not_run_cannot_be_released() -> None:
     for keys in (("end", "x"), ("tab", "x")):
-        look, wishes = pressed(*keys)
-        assert not wishes and look.question is None and "busy" in look.message
+        screen, wishes = pressed(*keys)
+        assert not wishes and screen.question is None and "busy" in screen.message
 
 
 def test_r_tries_the_chosen_quarantined_issue_again_and_a_all_of_them() -> None:
-    look, wishes = pressed("3", snapshot=QUARANTINE)
-    assert look.pane is viewer.Pane.QUARANTINE and not wishes
+    screen, wishes = pressed("3", snapshot=QUARANTINE)
+    assert screen.pane is viewer.Pane.QUARANTINE and not wishes
     again = viewer.Ask("bw.retry", {"issue_ids": ["app-2"]})
-    assert pressed("down", "down", "r", look=look, snapshot=QUARANTINE)[1] == [again]
-    asked, wishes = pressed("a", look=look, snapshot=QUARANTINE)
+    assert pressed("down", "down", "r", screen=screen, snapshot=QUARANTINE)[1] == [again]
+    asked, wishes = pressed("a", screen=screen, snapshot=QUARANTINE)
     everything = viewer.Ask("bw.retry", {"issue_ids": ["app-1", "app-2"]})
-    assert not wishes and pressed("y", look=asked, snapshot=QUARANTINE)[1] == [everything]
-    assert pressed("a", look=look)[0].message == "nothing is quarantined"
-    assert pressed("r", look=look)[0].message == "nothing is quarantined"
+    assert not wishes and pressed("y", screen=asked, snapshot=QUARANTINE)[1] == [everything]
+    assert pressed("a", screen=screen)[0].message == "nothing is quarantined"
+    assert pressed("r", screen=screen)[0].message == "nothing is quarantined"
     busy = after(*fleet(2, busy=2), *QUARANTINE_RECORDS[-1:])
     assert "3 shows them" in pressed("r", snapshot=busy)[0].message
     ended_too, _ = pressed("tab", snapshot=QUARANTINE)
-    assert pressed("r", look=ended_too, snapshot=QUARANTINE)[1] == [again]
+    assert pressed("r", screen=ended_too, snapshot=QUARANTINE)[1] == [again]
 
 
 def test_of_what_is_filtered_only_the_rows_that_are_seen_are_tried_again() -> None:
@@ -499,10 +505,10 @@ def test_of_what_is_filtered_only_the_rows_that_are_seen_are_tried_again() -> No
     assert wishes == [viewer.Ask("bw.retry", {"issue_ids": ["app-2"]})]
 
 
-def typed(words: str, look: viewer.Look | None = None, **more: Any) -> Any:
+def typed(words: str, screen: viewer.Screen | None = None, **more: Any) -> Any:
     """The view and the wishes after a name was typed into the palette."""
-    return pressed(":", *("space" if each == " " else each for each in words), "enter", look=look,
-                   **more)  # fmt: skip
+    keys = ("space" if each == " " else each for each in words)
+    return pressed(":", *keys, "enter", screen=screen, **more)
 
 
 def test_every_key_with_a_word_does_the_same_by_its_word() -> None:
@@ -512,45 +518,47 @@ def test_every_key_with_a_word_does_the_same_by_its_word() -> None:
                 for role, pane in product(row.roles, key.panes):
                     if not (key.word and key.names):
                         continue
-                    look = viewer.Look(role, pane, viewer.OWN_PARTS.get(pane, viewer.Part.WORKERS))
-                    by_key = pressed(key.names.split()[0], look=look, snapshot=snapshot)
-                    assert typed(key.word, look, snapshot=snapshot) == by_key, key.word
+                    screen = viewer.Screen(
+                        role, pane, viewer.OWN_PARTS.get(pane, viewer.Part.WORKERS)
+                    )
+                    by_key = pressed(key.names.split()[0], screen=screen, snapshot=snapshot)
+                    assert typed(key.word, screen, snapshot=snapshot) == by_key, key.word
 
 
 def test_the_palette_completes_and_does_the_first_word_that_fits() -> None:
-    look, _ = pressed(":", "p", "a")
-    assert bindings.matching(look)[:2] == ["pause or resume", "page"]
-    assert pressed("g", "tab", look=look)[0].typed == "page"
+    screen, _ = pressed(":", "p", "a")
+    assert bindings.matching(screen)[:2] == ["pause or resume", "page"]
+    assert pressed("g", "tab", screen=screen)[0].typed == "page"
     assert typed("pau")[1] == [viewer.Ask("bw.pause")]
     assert typed("more")[1] == [viewer.Ask("bw.scale", {"workers": 11})]
     assert "no command 'zz' here" in typed("zz")[0].message
     for keys in (("escape",), ("enter",), ("backspace",)):
-        look, wishes = pressed(":", *keys)
-        assert look == viewer.Look() and not wishes
+        screen, wishes = pressed(":", *keys)
+        assert screen == viewer.Screen() and not wishes
     assert "approve" not in bindings.matching(pressed(":")[0]), "only what can be done here"
 
 
 def test_the_palette_stops_a_fleet_but_asks_first() -> None:
     for word, fields in (("stop", {}), ("drain", {"drain": True})):
-        look, wishes = typed(word)
-        assert not wishes and look.question is not None
-        assert pressed("y", look=look)[1] == [viewer.Ask("bw.stop", fields)]
+        screen, wishes = typed(word)
+        assert not wishes and screen.question is not None
+        assert pressed("y", screen=screen)[1] == [viewer.Ask("bw.stop", fields)]
 
 
 def test_an_id_a_command_and_a_line_are_copied() -> None:
     asked, wishes = pressed("c")
     assert not wishes
-    assert pressed("i", look=asked)[1] == [viewer.Copy("the id", "app-1")]
-    (log,) = pressed("c", look=asked)[1]
+    assert pressed("i", screen=asked)[1] == [viewer.Copy("the id", "app-1")]
+    (log,) = pressed("c", screen=asked)[1]
     assert log == viewer.Copy("the command", "beads-workers logs app-1")
     again = pressed("3", "c", "c", snapshot=QUARANTINE)[1]
     assert again == [viewer.Copy("the command", "beads-workers retry app-1")]
     text = viewer.ShownLog("app-1.log", ("one", "a long ", "line", "three"), 7, cuts=(2,))
     read, _ = pressed("enter")
     read = replace(read, log=text)
-    assert pressed("c", "l", look=read)[1] == [viewer.Copy("the line", "three")]
+    assert pressed("c", "l", screen=read)[1] == [viewer.Copy("the line", "three")]
     found = replace(read, log_found=8)
-    assert pressed("c", "l", look=found)[1] == [viewer.Copy("the line", "a long line")]
+    assert pressed("c", "l", screen=found)[1] == [viewer.Copy("the line", "a long line")]
     assert "nothing to copy" in pressed("c", snapshot=after())[0].message
 
 
@@ -562,75 +570,75 @@ def test_a_command_that_is_copied_is_safe_in_a_shell() -> None:
 
 
 def test_a_click_chooses_a_row_and_a_second_one_opens_it() -> None:
-    look, wish = bindings.point(viewer.Look(), (viewer.Part.ENDED, ENDED_KEY), NIGHT)
-    assert wish is None and look.part is viewer.Part.ENDED and look.pane is viewer.Pane.FLEET
-    chosen = viewer.chosen_row(look, NIGHT, viewer.Part.ENDED)
+    screen, wish = bindings.point(viewer.Screen(), (viewer.Part.ENDED, ENDED_KEY), NIGHT)
+    assert wish is None and screen.part is viewer.Part.ENDED and screen.pane is viewer.Pane.FLEET
+    chosen = viewer.chosen_row(screen, NIGHT, viewer.Part.ENDED)
     assert chosen is not None and chosen["issue_id"] == "app-8"
-    opened, _ = bindings.point(look, (viewer.Part.ENDED, ENDED_KEY), NIGHT)
+    opened, _ = bindings.point(screen, (viewer.Part.ENDED, ENDED_KEY), NIGHT)
     assert opened.pane is viewer.Pane.LOG and bindings.pin_name(opened) == "app-8"
 
 
 def test_a_click_answers_nothing_and_ends_no_typing() -> None:
     at = (viewer.Part.WORKERS, "W2")
     for keys in (("x",), ("/", "a")):
-        look, _ = pressed(*keys)
-        assert bindings.point(look, at, BUSY) == (look, None)
+        screen, _ = pressed(*keys)
+        assert bindings.point(screen, at, BUSY) == (screen, None)
 
 
 def test_the_wheel_moves_three_rows_and_m_leaves_the_mouse_to_the_terminal() -> None:
-    look, _ = pressed("wheel_down", "wheel_down", "wheel_up")
-    assert look.chosen == {viewer.Part.WORKERS: "W4"}
+    screen, _ = pressed("wheel_down", "wheel_down", "wheel_up")
+    assert screen.chosen == {viewer.Part.WORKERS: "W4"}
     assert pressed("m")[1] == [viewer.Mouse()]
 
 
 def test_opening_many_idle_workers_lists_them() -> None:
     idle = after(*fleet(30))
-    look, _ = pressed("enter", snapshot=idle)
-    assert look.pane is viewer.Pane.FLEET
-    assert len(viewer.rows_of(look, idle, viewer.Part.WORKERS)) == 30
-    back, _ = pressed("escape", look=look, snapshot=idle)
+    screen, _ = pressed("enter", snapshot=idle)
+    assert screen.pane is viewer.Pane.FLEET
+    assert len(viewer.rows_of(screen, idle, viewer.Part.WORKERS)) == 30
+    back, _ = pressed("escape", screen=screen, snapshot=idle)
     assert len(viewer.rows_of(back, idle, viewer.Part.WORKERS)) == 1
 
 
 def test_a_log_opened_among_the_quarantined_leads_back_there() -> None:
-    look, _ = pressed("3", "j", "enter", snapshot=QUARANTINE)
-    assert look.pane is viewer.Pane.LOG
-    assert viewer.shown_attempt(look, QUARANTINE) is not None
-    assert pressed("escape", look=look, snapshot=QUARANTINE)[0].pane is viewer.Pane.QUARANTINE
+    screen, _ = pressed("3", "j", "enter", snapshot=QUARANTINE)
+    assert screen.pane is viewer.Pane.LOG
+    assert viewer.shown_attempt(screen, QUARANTINE) is not None
+    assert pressed("escape", screen=screen, snapshot=QUARANTINE)[0].pane is viewer.Pane.QUARANTINE
 
 
 def test_an_answer_is_typed_and_sent_with_enter() -> None:
-    look, wishes = pressed("4", "i", *"use ", "space", *"q?", "backspace", snapshot=DECISIONS)
-    assert not wishes and look.typed == "use  q"
-    look, wishes = pressed("enter", look=look, snapshot=DECISIONS)
+    screen, wishes = pressed("4", "i", *"use ", "space", *"q?", "backspace", snapshot=DECISIONS)
+    assert not wishes and screen.typed == "use  q"
+    screen, wishes = pressed("enter", screen=screen, snapshot=DECISIONS)
     assert wishes == [viewer.Ask("bw.answer", {"issue_ids": ["app-1"], "text": "use  q"})]
-    assert look.typed is None and look.writing is None
+    assert screen.typed is None and screen.writing is None
 
 
 def test_a_branch_is_approved_after_a_yes_at_the_commit_that_is_shown() -> None:
     commit = DECISIONS["approvals"][0]["commit"]
-    look, wishes = pressed("4", "j", "v", snapshot=DECISIONS)
-    assert not wishes and look.question is not None and commit[:12] in look.question.text
-    assert not pressed("n", look=look, snapshot=DECISIONS)[1]
+    screen, wishes = pressed("4", "j", "v", snapshot=DECISIONS)
+    assert not wishes and screen.question is not None and commit[:12] in screen.question.text
+    assert not pressed("n", screen=screen, snapshot=DECISIONS)[1]
     wish = viewer.Ask("bw.approve", {"commits": {"app-2": commit}})
-    assert pressed("y", look=look, snapshot=DECISIONS)[1] == [wish]
+    assert pressed("y", screen=screen, snapshot=DECISIONS)[1] == [wish]
 
 
 def test_a_branch_is_rejected_with_remarks_and_not_without() -> None:
-    look, wishes = pressed("4", "j", "V", snapshot=DECISIONS)
-    assert not wishes and look.writing is not None
-    assert not pressed("enter", look=look, snapshot=DECISIONS)[1]
-    assert not pressed(*"no", "escape", look=look, snapshot=DECISIONS)[1]
+    screen, wishes = pressed("4", "j", "V", snapshot=DECISIONS)
+    assert not wishes and screen.writing is not None
+    assert not pressed("enter", screen=screen, snapshot=DECISIONS)[1]
+    assert not pressed(*"no", "escape", screen=screen, snapshot=DECISIONS)[1]
     wish = viewer.Ask("bw.reject", {"issue_ids": ["app-2"], "text": "too long"})
-    assert pressed(*"too long", "enter", look=look, snapshot=DECISIONS)[1] == [wish]
+    assert pressed(*"too long", "enter", screen=screen, snapshot=DECISIONS)[1] == [wish]
 
 
 @pytest.mark.parametrize(
     ("keys", "why"), [("ji", "i answers"), ("v", "approves"), ("V", "rejects")]
 )
 def test_the_keys_of_a_decision_do_nothing_on_the_other_kind(keys: str, why: str) -> None:
-    look, wishes = pressed("4", *keys, snapshot=DECISIONS)
-    assert not wishes and why in look.message and look.typed is None
+    screen, wishes = pressed("4", *keys, snapshot=DECISIONS)
+    assert not wishes and why in screen.message and screen.typed is None
 
 
 def test_a_number_opens_its_pane_and_closes_it() -> None:
@@ -642,13 +650,13 @@ def test_a_number_opens_its_pane_and_closes_it() -> None:
     ):
         assert pressed(key)[0].pane is pane
         for back in (key, "1", "escape"):
-            look, _ = pressed(key, back)
-            assert look.pane is viewer.Pane.FLEET and look.part is viewer.Part.WORKERS
+            screen, _ = pressed(key, back)
+            assert screen.pane is viewer.Pane.FLEET and screen.part is viewer.Part.WORKERS
 
 
 def test_t_wishes_for_other_colours() -> None:
     assert pressed("t")[1] == [viewer.OtherTheme()]
-    assert pressed("t", look=viewer.Look(viewer.Role.REPLAY))[1] == [viewer.OtherTheme()]
+    assert pressed("t", screen=viewer.Screen(viewer.Role.REPLAY))[1] == [viewer.OtherTheme()]
     assert pressed("w")[1] == [viewer.SayPage()]
 
 
@@ -662,20 +670,24 @@ def test_t_wishes_for_other_colours() -> None:
     ],
 )
 def test_where_the_fleet_was_started_leaving_asks_how(key: str, wish: viewer.Wish | None) -> None:
-    look, wishes = pressed("q", look=viewer.Look(viewer.Role.START))
-    assert look.question is not None and not wishes
-    assert pressed(key, look=look)[1] == ([wish] if wish else [])
+    screen, wishes = pressed("q", screen=viewer.Screen(viewer.Role.START))
+    assert screen.question is not None and not wishes
+    assert pressed(key, screen=screen)[1] == ([wish] if wish else [])
 
 
 def test_whoever_only_watches_leaves_at_once() -> None:
     assert pressed("q")[1] == [viewer.Leave()]
-    assert pressed("q", look=viewer.Look(viewer.Role.REPLAY))[1] == [viewer.Leave()]
+    assert pressed("q", screen=viewer.Screen(viewer.Role.REPLAY))[1] == [viewer.Leave()]
     over = after(rec.RunEnded(0, "idle_timeout"))
-    assert pressed("q", look=viewer.Look(viewer.Role.START), snapshot=over)[1] == [viewer.Leave()]
+    assert pressed("q", screen=viewer.Screen(viewer.Role.START), snapshot=over)[1] == [
+        viewer.Leave()
+    ]
 
 
 def test_a_replay_is_held_and_sped_up_and_asks_nothing_of_a_fleet() -> None:
-    wishes = pressed("space", "+", "-", "r", "x", "a", "l", look=viewer.Look(viewer.Role.REPLAY))[1]
+    wishes = pressed(
+        "space", "+", "-", "r", "x", "a", "l", screen=viewer.Screen(viewer.Role.REPLAY)
+    )[1]
     assert wishes == [viewer.Faster(0.0), viewer.Faster(2.0), viewer.Faster(0.5)]
 
 
@@ -695,19 +707,19 @@ def test_a_replay_is_held_and_sped_up_and_asks_nothing_of_a_fleet() -> None:
 def test_no_keys_break_the_view_or_take_anything_away_unasked(
     keys: list[str], role: viewer.Role, snapshot: dict[str, Any]
 ) -> None:
-    look = viewer.Look(role)
+    screen = viewer.Screen(role)
     for key in keys:
-        before = look.question
-        look, wish = bindings.press(look, key, snapshot)
-        look = replace(look, log=LOG if look.pane in viewer.ATTEMPT else None)
+        before = screen.question
+        screen, wish = bindings.press(screen, key, snapshot)
+        screen = replace(screen, log=LOG if screen.pane in viewer.ATTEMPT else None)
         if isinstance(wish, viewer.Ask) and wish.control in ("bw.release", "bw.stop"):
             assert before is not None, "asked first"
         assert role is not viewer.Role.REPLAY or not isinstance(wish, viewer.Ask)
-    assert replace(look, question=None) is not look
+    assert replace(screen, question=None) is not screen
 
 
 @pytest.mark.parametrize(("key", "said"), [("z", "z does nothing here"), ("a", "3 shows it")])
 def test_a_key_that_does_nothing_says_so_and_changes_nothing(key: str, said: str) -> None:
-    look, wish = bindings.press(viewer.Look(), key, BUSY)
-    assert wish is None and said in look.message
-    assert replace(look, message="") == viewer.Look()
+    screen, wish = bindings.press(viewer.Screen(), key, BUSY)
+    assert wish is None and said in screen.message
+    assert replace(screen, message="") == viewer.Screen()

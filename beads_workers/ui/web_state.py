@@ -66,7 +66,7 @@ def ended_attempts(issues: Issues, entries: Iterable[Entry]) -> Iterator[EndedAt
         )
 
 
-class Shown:
+class PageState:
     """Shared state for viewers. ``snapshot``: the newest, to look up a viewer's requests."""
 
     def __init__(self) -> None:

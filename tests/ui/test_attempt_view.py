@@ -19,7 +19,6 @@ from beads_workers.ui.attempt_view import (
     RETRY,
     AttemptView,
     Pin,
-    about,
     actions,
     attempt_view,
     now,
@@ -27,6 +26,7 @@ from beads_workers.ui.attempt_view import (
     pin_outcome,
     pin_worker,
     running,
+    sections,
     stamp,
 )
 from beads_workers.ui.viewer import ATTEMPT
@@ -190,7 +190,7 @@ def test_what_became_of_a_branch_is_said(issue_id: str, said: str) -> None:
 
 def test_beside_log_and_diff_stand_why_the_receipt_and_all_attempts() -> None:
     view = at(Pin("a", "run-1", 2, "W2", began=5.0))
-    found = dict(about(view, ["a Mend a", "  it runs"]))
+    found = dict(sections(view, ["a Mend a", "  it runs"]))
     assert found["why a"] == ["a Mend a", "  it runs"]
     assert any("2 tests failed" in line for line in found["receipt of attempt 2"])
     lines = found["attempts"]
@@ -204,5 +204,5 @@ def test_what_hostile_attempts_say_is_safe_to_show() -> None:
     receipt = replace(RECEIPT, branch=bad, lesson=bad, agent=bad)
     script.attempt("W1", "a", 1.0, 2.0, "error", "requeue", error=bad, receipt=receipt)
     view = attempt_view(Pin("a", "run-1"), [run(script, 1)])
-    lines = [line for _, lines in about(view, []) for line in lines]
+    lines = [line for _, lines in sections(view, []) for line in lines]
     assert lines and all(line.isprintable() for line in lines)

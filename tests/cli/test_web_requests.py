@@ -12,9 +12,9 @@ from beads_workers.cli import web_requests
 from beads_workers.cli.web_requests import PageAnswers, pin_json
 from beads_workers.core.records.journal import RunStarted, encode
 from beads_workers.runtime.run_directory import RunDirectory
-from beads_workers.ui.attempt_view import Pin, about
+from beads_workers.ui.attempt_view import Pin, sections
 from beads_workers.ui.web import Body
-from beads_workers.ui.web_shown import Shown
+from beads_workers.ui.web_state import PageState
 from beads_workers.views.attempt_files import read_view
 from beads_workers.views.logs import LOG_PART_BYTES, log_part
 from tests.support.journals import night
@@ -112,14 +112,16 @@ def state(tmp_path: Path) -> Path:
 def ask(state: Path, what: str, **query: object) -> Any:
     """The answer to a page."""
     query.setdefault("run", RunDirectory(state).last_run())
-    return PageAnswers(state, Shown()).answer(what, {key: str(each) for key, each in query.items()})
+    return PageAnswers(state, PageState()).answer(
+        what, {key: str(each) for key, each in query.items()}
+    )
 
 
 def test_an_attempt_is_the_one_that_the_dashboard_shows(state: Path) -> None:
     run_id = RunDirectory(state).last_run()
     told = ask(state, "attempt", issue="proj-0003", number=0)
     view = read_view(state, Pin("proj-0003", run_id))
-    assert told["sections"] == [each for each in about(view, ()) if each[1]]
+    assert told["sections"] == [each for each in sections(view, ()) if each[1]]
     assert told["attempts"] == [pin_json(each.pin) for each in view.attempts] != []
     exact = {key: each for key, each in told["pin"].items() if each is not None}
     assert ask(state, "attempt", **exact)["pin"] == told["pin"]
