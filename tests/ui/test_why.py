@@ -9,6 +9,7 @@ from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.source import TrackedIssue
 from beads_workers.ui import why
 from beads_workers.ui.reasons import Cause, Picture, chain, explain, headline
+from beads_workers.ui.time_text import clock
 
 NOW = 1_700_000_000.0
 A, B = IssueId("a"), IssueId("b")
@@ -18,7 +19,7 @@ BLOCKED = TrackedIssue(A, "hide \x1b[8m me", "open", waits_for=(B,))
 def picture(*seen: TrackedIssue, state: str = "paused") -> Picture:
     """A paused fleet, unless said otherwise."""
     facts = Facts(state, "run-1", attempts_max=3, slots=2)
-    return Picture(facts, NOW, lambda at: why.clock_at(at, NOW), {s.issue_id: s for s in seen})
+    return Picture(facts, NOW, lambda at: clock(at, NOW), {s.issue_id: s for s in seen})
 
 
 def lines(shown: Picture) -> list[str]:
