@@ -24,7 +24,7 @@
   let last = new Map();   // worker -> its newest of them
   let counts = new Map(); // outcome -> how many of them
   let dropped = 0;        // older ones, which nobody keeps for pages
-  let open = null;        // the attempt that is read: a pin, as ui/attempt.py has it
+  let open = null;        // the attempt that is read: a pin, as ui/attempt_view.py has it
   let connected = false;
 
   const isLive = () => connected && fleet.state === "live";
@@ -76,7 +76,7 @@
   };
 
   // --- figures ---------------------------------------------------------------------------------
-  // As words.duration: two units in prose.
+  // As time_text.duration: two units in prose.
   const duration = (seconds) => {
     const whole = Math.round(Math.max(0, seconds));
     const units = (large, name, small, of) => {

@@ -2,7 +2,7 @@
   // issues; reports. This part stands in web.js, at its mark, and shares its names.
 
   // --- attempt ---------------------------------------------------------------------------------
-  // A pin names an attempt, as ui/attempt.py has it; number 0 is the newest one of the issue.
+  // A pin names an attempt, as ui/attempt_view.py has it; number 0 is the newest one of the issue.
   const pinWorker = (worker) => (worker.issue_id === null ? lastOf(worker.worker_id) : {
     issue: worker.issue_id, run: shot.run_id, number: worker.attempt, worker: worker.worker_id, began: shot.uptime_seconds - worker.elapsed_seconds, title: worker.title,
   });
@@ -113,7 +113,7 @@
   byId("older").addEventListener("click", () => step(-1));
   byId("newer").addEventListener("click", () => step(1));
 
-  // The buttons are those of "actions" in ui/attempt.py; each is a row of ui/bindings.py.
+  // The buttons are those of "actions" in ui/attempt_view.py; each is a row of ui/bindings.py.
   const ACTS = {
     release: ["Release", "danger", (issue) => ask("bw.release", { issue_ids: [issue] }, `Take ${safe(issue)} away from ${safe(open.worker)}? Its task is ended, and the issue is on hold until it is retried.`)],
     again: ["Try again", "", (issue) => tell("bw.retry", { issue_ids: [issue] })],

@@ -9,18 +9,12 @@ the run ends. One more case is one more row of ``CASES``.
 
 from __future__ import annotations
 
-import argparse
-import json
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from tests.end_to_end.test_landing import fleet_of, landed, repository
+from tests.proof.case_runner import run_cases
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet
 from tests.support.shortage import EATER, memory_group, small_disk
@@ -116,35 +110,7 @@ def _judged(case: Case, fleet: Fleet, ids: list[str], status: int) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """0 when all held."""
-    said = _parsed(arguments)
-    chosen, violations = CASES[: said.cases], list[str]()
-    folder = Path(tempfile.mkdtemp(prefix="beads-workers-proof-"))
-    try:
-        for number, case in enumerate(chosen):
-            if said.progress:
-                print(f"{number} of {len(chosen)} cases ({case.name})", file=sys.stderr)
-            place = folder / f"case-{number}"
-            place.mkdir()
-            try:
-                violations += [f"{case.name}: {each}" for each in run(case, place)]
-            except (Exception, pytest.skip.Exception) as error:  # It is told; the others go on.
-                violations.append(f"{case.name}: {type(error).__name__}: {error}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if said.json:
-        print(json.dumps({"cases": len(chosen), "violations": violations}))
-    else:
-        print("\n".join(violations) or f"{len(chosen)} cases held")
-    return 1 if violations else 0
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.proof.gates", description=__doc__)
-    add: Callable[..., object] = parser.add_argument
-    add("--cases", type=int, default=len(CASES), help=f"so many of the {len(CASES)}")
-    add("--json", action="store_true")
-    add("--progress", action="store_true")
-    return parser.parse_args(arguments)
+    return run_cases("gates", __doc__, CASES, run, arguments)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,12 @@ worktree was used again. What waits is never taken to another branch. One more w
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
 import shlex
 import shutil
 import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -38,6 +34,7 @@ from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.branch_movers import name_of
 from beads_workers.worktrees.records import Records, WorktreeRecord
 from tests.landing.world import BRANCH, LandingWorld, configure_user
+from tests.proof.case_runner import run_cases
 from tests.support.repository import git
 
 REF = f"refs/heads/{BRANCH}"
@@ -389,35 +386,9 @@ def cases() -> list[Case]:
 CASES = len(cases())
 
 
-def run(case: Case, folder: Path) -> list[str]:
-    """What does not hold, by name."""
-    try:
-        return [f"{case.name}: {each}" for each in case.tried(folder)]
-    except Exception as error:  # It is told; the others go on.
-        traceback.print_exc()
-        return [f"{case.name}: {type(error).__name__}: {error}"]
-
-
 def main(arguments: list[str]) -> int:
     """0 when all held."""
-    parser = argparse.ArgumentParser(prog="python -m tests.proof.persons", description=__doc__)
-    parser.add_argument("--cases", type=int, default=None, help="so many of them")
-    parser.add_argument("--only", default="", metavar="WORD", help="those with this in their name")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--progress", action="store_true")
-    said = parser.parse_args(arguments)
-    violations, count = list[str](), 0
-    chosen = [each for each in cases() if said.only in each.name][: said.cases]
-    for count, case in enumerate(chosen, 1):
-        if said.progress:
-            print(f"{count - 1} of {len(chosen)} cases ({case.name})", file=sys.stderr)
-        with tempfile.TemporaryDirectory(prefix="beads-workers-proof-") as folder:
-            violations += run(case, Path(folder))
-    if said.json:
-        print(json.dumps({"cases": count, "violations": violations}))
-    else:
-        print("\n".join(violations) or f"{count} cases held")
-    return 1 if violations else 0
+    return run_cases("persons", __doc__, cases(), lambda case, at: case.tried(at), arguments)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.persons import MOVES, Scene, cases, run
+from tests.proof.persons import MOVES, Case, Scene, cases
 
 SHARE = 16
 
 
 @pytest.mark.parametrize("case", cases()[:SHARE], ids=lambda case: case.name)
-def test_a_persons_move_stays_and_an_attempts_is_found_out(case: object, tmp_path: Path) -> None:
-    assert run(case, tmp_path) == []  # type: ignore[arg-type]
+def test_a_persons_move_stays_and_an_attempts_is_found_out(case: Case, tmp_path: Path) -> None:
+    assert [*case.tried(tmp_path)] == []
 
 
 def test_a_person_who_moves_it_in_the_second_in_which_an_attempt_ended_is_not_asked(

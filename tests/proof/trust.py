@@ -12,13 +12,8 @@ more case is one more row of a table in ``cloned``, ``second_user``, ``lost_fold
 
 from __future__ import annotations
 
-import argparse
-import json
-import shutil
 import signal
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,9 +21,8 @@ from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 
-import pytest
-
 from tests.proof import cloned, lost_folders, planted_names, second_user
+from tests.proof.case_runner import run_cases
 from tests.support.bd import NEW, OLD
 
 TRACKERS = (lost_folders.EMBEDDED, OLD, NEW)
@@ -83,40 +77,10 @@ CASES = len(cases(ExitStack()))
 
 def main(arguments: list[str]) -> int:
     """0 when all held."""
-    said = _parsed(arguments)
-    violations, count = list[str](), 0
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # Nothing stays mounted.
-    scratch = Path(tempfile.mkdtemp(prefix="beads-workers-proof-"))
+    # Nothing stays mounted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        chosen = [each for each in cases(stack) if said.only in each.name][: said.cases]
-        for count, case in enumerate(chosen, 1):
-            if said.progress:
-                print(f"{count - 1} of {len(chosen)} cases ({case.name})", file=sys.stderr)
-            place = scratch / f"case-{count}"
-            place.mkdir()
-            try:
-                violations += [f"{case.name}: {each}" for each in case.run(place)]
-            except (Exception, pytest.skip.Exception) as error:  # It is told; the others go on.
-                traceback.print_exc()
-                violations.append(f"{case.name}: {type(error).__name__}: {error}")
-    if said.json:
-        print(json.dumps({"cases": count, "violations": violations}))
-    else:
-        print("\n".join(violations) or f"{count} cases held")
-    return 1 if violations else 0
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.proof.trust", description=__doc__)
-    add = parser.add_argument
-    add("--cases", type=int, default=None, help="so many of them")
-    add("--only", default="", metavar="WORD", help="those with this in their name")
-    add("--json", action="store_true")
-    add("--progress", action="store_true")
-    return parser.parse_args(arguments)
+        return run_cases("trust", __doc__, cases(stack), lambda case, at: case.run(at), arguments)
 
 
 if __name__ == "__main__":

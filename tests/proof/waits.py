@@ -10,12 +10,8 @@ waiting ends by its own command.
 
 from __future__ import annotations
 
-import argparse
-import json
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -39,6 +35,7 @@ from tests.contracts.trackers import NOBODY, TRACKERS, Tracker
 from tests.core import playbook
 from tests.core.playbook import EPOCH, Play
 from tests.core.test_landings import BASE, HEAD, new_play, orders
+from tests.proof.case_runner import run_cases
 
 KINDS = {
     "question": Standing.ASKED,
@@ -229,30 +226,7 @@ def run(case: Case, folder: Path) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """0 when all held."""
-    parser = argparse.ArgumentParser(prog="python -m tests.proof.waits", description=__doc__)
-    add: Callable[..., object] = parser.add_argument
-    add("--cases", type=int, default=len(CASES), help=f"so many of the {len(CASES)}")
-    add("--json", action="store_true")
-    add("--progress", action="store_true")
-    said = parser.parse_args(arguments)
-    # A share has some of each.
-    step = max(1, len(CASES) // max(1, said.cases))
-    chosen, violations = CASES[::step][: said.cases], list[str]()
-    for number, case in enumerate(chosen):
-        if said.progress:
-            print(f"{number} of {len(chosen)} cases ({case.name})", file=sys.stderr)
-        folder = Path(tempfile.mkdtemp(prefix="beads-workers-proof-"))
-        try:
-            violations += [f"{case.name}: {each}" for each in run(case, folder)]
-        except Exception as error:  # It is told; the others go on.
-            violations.append(f"{case.name}: {type(error).__name__}: {error}")
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    if said.json:
-        print(json.dumps({"cases": len(chosen), "violations": violations}))
-    else:
-        print("\n".join(violations) or f"{len(chosen)} cases held")
-    return 1 if violations else 0
+    return run_cases("waits", __doc__, CASES, run, arguments)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,9 @@ row of ``CASES``.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -38,6 +35,7 @@ from beads_workers.landing.queue import GateVerdict, Queue, Refuse, RunGate, Wai
 from beads_workers.worktrees.removal import tidy_run
 from tests.landing.program import Program
 from tests.landing.world import LandingWorld, configure_user, use_our_configuration
+from tests.proof.case_runner import run_cases
 from tests.support.repository import git
 from tests.support.worktrees import Place, World, ruled
 
@@ -380,37 +378,7 @@ def run(case: Case, folder: Path) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """0 when all held."""
-    said = _parsed(arguments)
-    chosen, violations = CASES[: said.cases], list[str]()
-    folder = Path(tempfile.mkdtemp(prefix="beads-workers-proof-"))
-    told = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # Attempts say there what they do.
-    try:
-        for number, case in enumerate(chosen):
-            if said.progress:
-                print(f"{number} of {len(chosen)} cases ({case.name})", file=sys.stderr)
-            place = folder / f"case-{number}"
-            place.mkdir()
-            try:
-                violations += [f"{case.name}: {each}" for each in run(case, place)]
-            except (Exception, pytest.skip.Exception) as error:  # It is told; the others go on.
-                violations.append(f"{case.name}: {type(error).__name__}: {error}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if said.json:
-        print(json.dumps({"cases": len(chosen), "violations": violations}), file=told, flush=True)
-    else:
-        print("\n".join(violations) or f"{len(chosen)} cases held", file=told, flush=True)
-    return 1 if violations else 0
-
-
-def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.proof.whose", description=__doc__)
-    add: Callable[..., object] = parser.add_argument
-    add("--cases", type=int, default=len(CASES), help=f"so many of the {len(CASES)}")
-    add("--json", action="store_true")
-    add("--progress", action="store_true")
-    return parser.parse_args(arguments)
+    return run_cases("whose", __doc__, CASES, run, arguments)
 
 
 if __name__ == "__main__":
