@@ -19,7 +19,7 @@ from beads_workers.cli import web
 from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.runtime.locks import is_locked
 from beads_workers.ui import viewer
-from beads_workers.ui.attempt_view import Pin, about, actions
+from beads_workers.ui.attempt_view import Pin, actions, sections
 from beads_workers.ui.backlog import IssueBacklog
 from beads_workers.ui.bindings import BUTTONS
 from beads_workers.ui.issues import issues
@@ -771,7 +771,7 @@ def test_an_attempt_that_awaits_approval_is_read_and_landed_on_a_phone(
     sections = "[...document.querySelectorAll('#about section')].slice(1).map((each) =>"
     sections += " [each.querySelector('h3').textContent,"
     sections += " [...each.querySelectorAll('.line, li')].map((e) => e.textContent.trimEnd())])"
-    drawn_ = [[heading, lines] for heading, lines in about(view, ()) if lines]
+    drawn_ = [[heading, lines] for heading, lines in sections(view, ()) if lines]
     assert page.value(sections) == drawn_
     acts = "[...document.querySelectorAll('#acts button')].map((each) => each.textContent)"
     labels = {each.name: each.label for each in BUTTONS}

@@ -335,10 +335,11 @@ def test_gates_that_are_killed_five_times_convict_nobody_and_it_lands(world: Lan
 
 
 def under_way(records: Records) -> None:
-    """The journal says that an attempt at ``a`` has begun."""
+    """The journal says that an attempt at ``a`` has begun, and is written to for ten minutes more."""
     journal = RunDirectory(records.state_directory).run("run-1") / "journal.jsonl"
     journal.parent.mkdir(parents=True)
     journal.write_bytes(encode(Entry(Started("a", "W1", 1, "run-1.1"), time.time(), 0.0)))
+    os.utime(journal, (time.time() + 600.0,) * 2)  # However slow the machine is.
 
 
 def under_way_in_worktree(world: LandingWorld) -> Add:
