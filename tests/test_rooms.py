@@ -20,6 +20,8 @@ import pytest
 from tests.support.real_agents import cache
 from tests.test_tidy import PACKAGE, ROOT, imports
 
+pytestmark = pytest.mark.daily(3)
+
 ROOMS = tuple(
     sorted(p.name for p in (PACKAGE / "integrations").iterdir() if (p / "__init__.py").exists())
 )

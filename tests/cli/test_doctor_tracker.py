@@ -15,6 +15,8 @@ from tests.cli.doctor_support import Patient, initialised, patient
 from tests.support.bd import OLD, BdProject
 from tests.support.fleet import until
 
+pytestmark = pytest.mark.daily(3)
+
 GONE = f"beads-workers/{host_name()}/20200101-000000.000-abcdef"
 """The actor of a run whose run directory somebody has deleted."""
 

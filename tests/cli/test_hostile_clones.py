@@ -19,6 +19,8 @@ from tests.support.repository import commit, git, make_repository
 from tests.support.screens import Pty
 from tests.support.trust import VARIABLE
 
+pytestmark = pytest.mark.daily(3)
+
 STATE = ".beads-workers"
 
 

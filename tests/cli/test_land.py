@@ -31,7 +31,7 @@ from tests.support.fleet import unproved
 from tests.support.repository import IDENTITY, git
 from tests.support.worktrees import World
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 BRANCH = "bw-landing/main"
 ROOT = Path(__file__).parent.parent.parent

@@ -14,6 +14,8 @@ from tests.support import warm
 from tests.support.fleet import until
 from tests.support.repository import IDENTITY, git
 
+pytestmark = pytest.mark.daily(3)
+
 PLAIN = ("--worktree", "--", "sh", "-c", "echo $BW_ISSUE_ID >$BW_ISSUE_ID.txt")
 START = ("start", "-n", "1", "--until-empty")
 COUNTED = "echo >>$COUNT; "

@@ -22,7 +22,10 @@ STRANGER, USER, ROOT = 65534, 65533, 0
 READS_ALL = ("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search")
 """The Python of these tests may lie in a folder of root's."""
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users"),
+    pytest.mark.daily(2),
+]
 
 Ran = subprocess.CompletedProcess[str]
 

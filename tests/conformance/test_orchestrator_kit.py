@@ -137,7 +137,7 @@ def test_a_right_orchestrator_of_version_1_passes_and_claims_nothing_of_1_1(tmp_
     assert left == {ONLY_VERSION_1} and report.is_conformant
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(12)
 @pytest.mark.parametrize("broken", WRONG)
 def test_a_wrong_orchestrator_of_version_1_is_named(broken: str, tmp_path: Path) -> None:
     text, requirement = VERSION_1, broken.partition(" ")[0]
@@ -155,7 +155,7 @@ def test_a_wrong_orchestrator_of_version_1_is_named(broken: str, tmp_path: Path)
     assert requirement in named, "\n".join(report.lines())
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.parametrize("requirement", ORCHESTRATOR)
 def test_an_orchestrator_that_breaks_a_requirement_is_caught_by_its_name(
     requirement: str, tmp_path: Path

@@ -140,7 +140,7 @@ def test_an_interval_beyond_the_patience_for_heartbeats_is_not_claimed() -> None
     assert verdicts(report, Judgement.NOT_CLAIMED) == {"W-9.8-1"}, "\n".join(report.lines())
 
 
-@pytest.mark.share(8)
+@pytest.mark.share(12)
 @pytest.mark.parametrize("broken", [*WORKER, *WRONG])
 def test_a_worker_that_breaks_a_requirement_is_caught_by_its_name(broken: str) -> None:
     requirement = broken.partition(" ")[0]

@@ -21,6 +21,8 @@ from beads_workers.core.base.source import (
 from tests.contracts.pull_sources import THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker
 
+pytestmark = pytest.mark.daily(3)
+
 ANN = "Ann B. O'Neil"
 
 

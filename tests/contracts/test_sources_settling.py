@@ -9,7 +9,7 @@ from beads_workers.core.base.source import Action, CrashedRun, Result, Settlemen
 from tests.contracts.pull_sources import STRANGER, THEM, US, MakeSource, settled, taken
 from tests.contracts.trackers import NOBODY, Tracker
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 ACTIONS = (Action.CLOSE, Action.RELEASE, Action.QUARANTINE)
 

@@ -17,6 +17,8 @@ from tests.support.bd import NEW, OLD, VERSIONS, BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import call, until
 
+pytestmark = pytest.mark.daily(2)
+
 TRACKERS = ("embedded", OLD, NEW)
 DAMAGES = [("embedded", 0), ("embedded", 1), *((version, 2) for version in VERSIONS)]
 DAMAGES += [(TRACKERS[seed % 3], seed) for seed in range(3, int(os.environ.get("BW_DAMAGES", "4")))]

@@ -21,6 +21,8 @@ from tests.support import warm
 from tests.support.real_agents import CLAUDE, CODEX, AgentHome, git, program, repository
 from tests.support.versions import AGENTS as EITHER_AGENT
 
+pytestmark = pytest.mark.daily(3)
+
 AGENTS = {"claude": CLAUDE, "codex": CODEX}
 
 

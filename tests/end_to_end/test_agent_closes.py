@@ -24,7 +24,7 @@ from tests.support.real_agents import AgentHome
 from tests.support.versions import ANY
 from tests.support.worktrees import in_worktrees
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 ISSUE = IssueId("bw-1")
 OPTIONS = ("-n", "1", "--fix-rounds", "0", "--retry-delay", "0", "--skip-base-check")

@@ -20,7 +20,7 @@ from tests.support.real_agents import AgentHome, git
 from tests.support.screens import TmuxScreen
 from tests.support.worktrees import in_worktrees
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome, git
 from tests.support.worktrees import person
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 WORK = '[[stub: write a.py "pounds"]] [[stub when "use euros": write a.py "euros"]]'
 OPTIONS = ("-n", "1", "--agent", "claude", "--approve", "--retry-delay", "0", "--poll", "0.3s")

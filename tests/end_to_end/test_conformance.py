@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from beads_workers.conformance.requirements import ORCHESTRATOR
 from tests.conformance.test_worker_kit import reference
 from tests.end_to_end.conftest import StartFleet
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import PROGRAM
+
+pytestmark = pytest.mark.daily(3)
 
 ISSUES = 200
 

@@ -25,6 +25,8 @@ from tests.support.embedded import FOREIGN, EmbeddedProject
 from tests.support.fleet import PROGRAM, until
 from tests.support.screens import TmuxScreen
 
+pytestmark = pytest.mark.daily(2)
+
 SECONDS_MAX = 60.0
 TROUBLED = (ItemFate.FLAKY, ItemFate.BUSY, ItemFate.KILLED, ItemFate.STUCK, ItemFate.HOPELESS)
 

@@ -19,7 +19,7 @@ from tests.support.fleet import Fleet, until
 from tests.support.postgres import Postgres
 from tests.support.versions import BROKERS
 
-pytestmark = pytest.mark.peers
+pytestmark = [pytest.mark.peers, pytest.mark.daily(3)]
 
 
 @pytest.fixture(params=["socket", "postgres"], ids=BROKERS)

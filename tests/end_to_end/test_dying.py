@@ -17,6 +17,8 @@ from tests.support.bd import BdProject
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
 
+pytestmark = pytest.mark.daily(2)
+
 ONCE_LONG = 'if mkdir "$RAN.$BW_ISSUE_ID" 2>/dev/null; then sleep 600 & wait; fi'
 """Never ends the first time, and is quick from then on: from when its folder is there."""
 

@@ -12,6 +12,8 @@ from tests.support.bd import BdProject
 from tests.support.fleet import Fleet
 from tests.support.wrapped_bd import KILL_ORCHESTRATOR, MortalBd
 
+pytestmark = pytest.mark.daily(2)
+
 CLOSING = "*' batch '*|*' close '*"
 CLAIMING = "*' --claim '*"
 

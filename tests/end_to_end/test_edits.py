@@ -13,6 +13,8 @@ from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import VERSIONS
 from tests.support.fleet import call, until
 
+pytestmark = pytest.mark.daily(2)
+
 
 @pytest.mark.parametrize("any_project", ["embedded", *VERSIONS], indirect=True)
 def test_nothing_is_ended_under_a_run_and_what_it_held_is_a_persons_again_afterwards(

@@ -26,6 +26,8 @@ from tests.support.fleet import Fleet, until
 from tests.support.peers import HANDLERS_FOLDER, NEW, OLD, rrq_of
 from tests.support.versions import EXECUTORS as IDS
 
+pytestmark = pytest.mark.daily(2)
+
 QUICK = ("--retry-delay", "0.05s", "--poll", "0.2s", "--term-grace", "0.5s")
 EXECUTORS = {"rrq": OLD, "rrq-tcp": OLD, "rrq2": NEW}
 

@@ -21,6 +21,8 @@ from tests.support.hero_client import HeroPlace
 from tests.support.peers import Redis
 from tests.support.redis_users import add_user, denied
 
+pytestmark = pytest.mark.daily(2)
+
 SECRET = "swordfish-of-the-client"
 VALIDATOR = """#!/bin/sh
 echo x >>validated

@@ -11,7 +11,7 @@ from tests.support import hostile_git
 from tests.support.fleet import Fleet, call
 from tests.support.hostile_kinds import KINDS
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 KEYS_LEAST = 60
 

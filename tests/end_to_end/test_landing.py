@@ -18,7 +18,7 @@ from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome
 from tests.support.repository import IDENTITY, commit, git
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 TIP = "bw-landing/main"
 

@@ -19,7 +19,7 @@ from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Called, Fleet, call, until
 from tests.support.repository import git
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 
 def told(project: Any, *arguments: str) -> str:

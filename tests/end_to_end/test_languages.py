@@ -22,6 +22,8 @@ from tests.support.fleet import REPOSITORY, Fleet, until
 from tests.support.versions import ANY
 from tests.support.workers import LANGUAGES, words_of
 
+pytestmark = pytest.mark.daily(2)
+
 Joined = subprocess.Popen[bytes]
 Join = Callable[..., Joined]
 

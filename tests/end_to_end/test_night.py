@@ -10,7 +10,7 @@ import pytest
 from tests.night import compressed
 from tests.night.figures import Row, Rows, as_object, table
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 FEW = 4
 """``.ci/run`` has all proofs with 8, ``scripts/night`` with 40."""

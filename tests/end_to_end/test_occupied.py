@@ -14,7 +14,7 @@ from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
 from tests.support.worktrees import in_worktrees, person
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 TASK = """echo x >"$BW_ISSUE_ID.$BW_ATTEMPT"; until [ -e {go} ]; do sleep 0.1; done
 [ "$BW_ATTEMPT" = 2 ]"""

@@ -18,6 +18,8 @@ from beads_workers import __version__
 from tests.support.package import Package, build, built_at, install, unpack
 from tests.test_tidy import PACKAGE, ROOT
 
+pytestmark = pytest.mark.daily(2)
+
 SDIST_TESTS = ("tests/executors",)
 """Of the sdist, run from it. All of them: scripts/package --tests."""
 SOURCE = "https://example.org/beads-workers/blob/v1"

@@ -21,7 +21,7 @@ from tests.support.bd import NEW, OLD
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome, git
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 ASKS = (
     '[[stub: say "Outcome: question: FOO or BAR?"]]'

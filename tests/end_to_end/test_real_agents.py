@@ -11,7 +11,7 @@ import pytest
 from tests.agents_api import ModelApi, Tokens
 from tests.support.real_agents import AgentHome, git, new_session, repository
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 WORK = """\
 Make a cart. [[stub: tokens 1200 80 5000 300; write shop/cart.py "total = 1"; commit "Add a cart"]]

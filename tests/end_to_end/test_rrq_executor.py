@@ -21,6 +21,8 @@ from tests.end_to_end.conftest import StartFleet
 from tests.support.fleet import Fleet, call, until
 from tests.support.rrq_client import Client, request
 
+pytestmark = pytest.mark.daily(3)
+
 HANDLERS = Path(__file__).parents[1] / "support" / "handlers"
 FUNCTIONS = ("--allow-module", "work", "--prefix", "work")
 

@@ -15,7 +15,7 @@ from tests.support.fleet import until
 from tests.support.peers import VERSIONS, Redis, rrq_of
 from tests.support.rrq_orchestrator import OUR_EXECUTOR, Orchestrator
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 HANDLERS = Path(__file__).parents[1] / "support" / "handlers"
 JOBS = 200

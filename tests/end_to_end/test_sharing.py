@@ -18,7 +18,7 @@ from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, call, until
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 LEASE_SECONDS = 15.0
 BOTH_ARE_THERE = (

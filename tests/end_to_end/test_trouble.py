@@ -13,6 +13,8 @@ from tests.end_to_end.conftest import Ran, StartFleet
 from tests.support.bd import NEW, OLD, BdProject, bd_program
 from tests.support.fleet import Fleet, call, until
 
+pytestmark = pytest.mark.daily(2)
+
 WRAPPER = """#!/bin/sh
 # What "mode" holds decides; "mode-VERB" does for one subcommand only.
 here={folder}

@@ -44,6 +44,8 @@ from tests.support.web import (
     full_house,
 )
 
+pytestmark = pytest.mark.daily(2)
+
 
 @pytest.fixture
 def house(request: pytest.FixtureRequest) -> Iterator[Served]:
@@ -768,11 +770,11 @@ def test_an_attempt_that_awaits_approval_is_read_and_landed_on_a_phone(
     # The page draws the same model as the dashboard: words, counts and order.
     pin = Pin("bw-1", fleet.run_id)
     view = read_view(fleet.state_directory, pin)
-    sections = "[...document.querySelectorAll('#about section')].slice(1).map((each) =>"
-    sections += " [each.querySelector('h3').textContent,"
-    sections += " [...each.querySelectorAll('.line, li')].map((e) => e.textContent.trimEnd())])"
+    written = "[...document.querySelectorAll('#about section')].slice(1).map((each) =>"
+    written += " [each.querySelector('h3').textContent,"
+    written += " [...each.querySelectorAll('.line, li')].map((e) => e.textContent.trimEnd())])"
     drawn_ = [[heading, lines] for heading, lines in sections(view, ()) if lines]
-    assert page.value(sections) == drawn_
+    assert page.value(written) == drawn_
     acts = "[...document.querySelectorAll('#acts button')].map((each) => each.textContent)"
     labels = {each.name: each.label for each in BUTTONS}
     wanted = [labels[each.button] for each in actions("bw-1", fleet.status())]

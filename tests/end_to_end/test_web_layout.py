@@ -13,6 +13,8 @@ from tests.support.browser import Browser, Page
 from tests.support.contrast import UNREADABLE
 from tests.support.web import Served, drawn, everything
 
+pytestmark = pytest.mark.daily(3)
+
 ROOT = Path(__file__).parents[2]
 VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then((found) =>
   found.violations.map((each) => [each.id, ...each.nodes.map((node) => node.target.join(" "))]))"""

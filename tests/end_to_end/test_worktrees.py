@@ -20,7 +20,7 @@ from tests.support.fleet import call, until
 from tests.support.repository import IDENTITY, commits, git
 from tests.support.worktrees import in_worktrees
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 COMMIT = 'echo x >"$BW_ISSUE_ID" && git add . && git commit --quiet -m "$BW_ISSUE_ID"'
 START = ("--worktree", "--no-land", "--until-empty", "--retry-delay", "0.1s")

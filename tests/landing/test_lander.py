@@ -49,6 +49,8 @@ from tests.support.fleet import until
 from tests.support.mortal_git import MortalGit
 from tests.support.repository import FORMATS, git, ref_lock
 
+pytestmark = pytest.mark.daily(3)
+
 CHECK = """\
 #!/bin/sh
 git rev-parse HEAD^{tree} >>"$GATED"
@@ -335,10 +337,12 @@ def test_gates_that_are_killed_five_times_convict_nobody_and_it_lands(world: Lan
 
 
 def under_way(records: Records) -> None:
-    """The journal says that an attempt at ``a`` has begun, and is written to for ten minutes more."""
+    """The journal says that an attempt at ``a`` has begun a second ago (the times of files are some
+    milliseconds late), and is written to for ten minutes more."""
     journal = RunDirectory(records.state_directory).run("run-1") / "journal.jsonl"
     journal.parent.mkdir(parents=True)
-    journal.write_bytes(encode(Entry(Started("a", "W1", 1, "run-1.1"), time.time(), 0.0)))
+    began = time.time() - 1.0
+    journal.write_bytes(encode(Entry(Started("a", "W1", 1, "run-1.1"), began, 0.0)))
     os.utime(journal, (time.time() + 600.0,) * 2)  # However slow the machine is.
 
 

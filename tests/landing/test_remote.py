@@ -23,6 +23,8 @@ from tests.support.fleet import until
 from tests.support.repository import git
 from tests.support.worktrees import ruled
 
+pytestmark = pytest.mark.daily(3)
+
 CHECK = """\
 #!/bin/sh
 git rev-parse HEAD^{tree} >>"$GATED"

@@ -12,6 +12,7 @@ from tests.proof.persons import MOVES, Case, Scene, cases
 SHARE = 16
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", cases()[:SHARE], ids=lambda case: case.name)
 def test_a_persons_move_stays_and_an_attempts_is_found_out(case: Case, tmp_path: Path) -> None:
     assert [*case.tried(tmp_path)] == []

@@ -16,7 +16,7 @@ SEEDS_MAX = 120
 """In so many worlds every planted bug shows itself; most do in the first."""
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_invariants_hold_whatever_goes_wrong(seed: int) -> None:
     outcome = run_seed(Options(seed))
@@ -24,7 +24,7 @@ def test_all_invariants_hold_whatever_goes_wrong(seed: int) -> None:
     assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("seed", range(6 if PUSHES else 0))
 def test_whoever_sends_work_gets_one_answer_whatever_goes_wrong(seed: int) -> None:
     outcome = run_seed(Options(seed, push=True))
@@ -33,7 +33,7 @@ def test_whoever_sends_work_gets_one_answer_whatever_goes_wrong(seed: int) -> No
     assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_agents_are_left_alone_whatever_goes_wrong(seed: int) -> None:
     outcome = run_seed(Options(seed, agents=True))
@@ -42,7 +42,7 @@ def test_agents_are_left_alone_whatever_goes_wrong(seed: int) -> None:
     assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_closed_means_landed_whatever_goes_wrong(seed: int) -> None:
     outcome = run_seed(Options(seed, landing=True))
@@ -51,7 +51,7 @@ def test_closed_means_landed_whatever_goes_wrong(seed: int) -> None:
     assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("name", [n for n, m in MUTANTS.items() if PUSHES or not m.push])
 def test_a_planted_bug_is_caught(name: str) -> None:
     seeds = (MUTANTS[name].seed, *range(SEEDS_MAX))

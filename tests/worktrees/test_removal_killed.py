@@ -16,6 +16,8 @@ from beads_workers.worktrees.sweep import REMOVED
 from tests.support.repository import commit, git
 from tests.support.worktrees import Place, World
 
+pytestmark = pytest.mark.daily(2)
+
 STEPS = ("os.", "shutil.", "subprocess.Popen", "open")
 
 

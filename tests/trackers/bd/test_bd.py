@@ -16,7 +16,7 @@ from beads_workers.core.base.source import Action, CrashedRun, Result, Settled, 
 from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import OLD, BdProject
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 US = "beads-workers/host/run-1"
 THEM = "beads-workers/host/run-2"

@@ -14,7 +14,7 @@ from beads_workers.trackers.bd.tracker import BdRow
 from beads_workers.trackers.settlement_rules import boot_seconds
 from tests.support.bd import BdProject
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 US, OTHERS = "beads-workers/here/1", "beads-workers/there/2"
 

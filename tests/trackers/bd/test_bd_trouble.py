@@ -16,7 +16,7 @@ from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import NEW, BdProject
 from tests.support.fleet import until
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 US = "beads-workers/host/run-1"
 

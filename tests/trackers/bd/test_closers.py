@@ -11,7 +11,7 @@ from beads_workers.core.base.source import Action, CrashedRun, Result, Settlemen
 from beads_workers.trackers.bd.source import BdSource
 from tests.support.bd import NEW, OLD, BdProject
 
-pytestmark = pytest.mark.daily(2)
+pytestmark = pytest.mark.daily(3)
 
 US, ALICE = "beads-workers/host/run-1", "alice"
 
