@@ -54,6 +54,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     "chaos.commands": {
         "chaos": "Kill things at random on a throw-away tracker, and check that nothing is lost.",
     },
+    "cli.setup": {
+        "setup": "Find what a fleet needs here, write it down, and try the check once.",
+    },
     "cli.doctor": {
         "doctor": "Check what a fleet needs, and say how to mend it.",
     },

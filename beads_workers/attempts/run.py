@@ -310,7 +310,7 @@ class AgentAttempt:
         self._tell("running verify")
         self._log.say(f"verify: {command}")
         was_clean = self._place.own and not self._place.status()[2]
-        status, lines = self._run_verify(command)
+        status, lines, said = self._run_verify(command)
         self._verified = status == 0
         if was_clean:
             self._take_back_from_verify()
@@ -318,9 +318,9 @@ class AgentAttempt:
             return ""
         from beads_workers.core.workers.worker import reason  # Most work passes.
 
-        last = reason("\n".join(lines)) or f"exit status {status}"
+        said = said or reason("\n".join(lines)) or f"exit status {status}"
         output = "\n".join(lines)
-        return f"verify failed: {last}\n\n$ {command} (exit status {status})\n{output}"
+        return f"verify failed: {said}\n\n$ {command} (exit status {status})\n{output}"
 
     def _take_back_from_verify(self) -> None:
         """Undo what a check writes, which is no work: in tracked files it would be in the way of a
@@ -329,11 +329,14 @@ class AgentAttempt:
             self._place.discard()
             self._log.say(f"verify wrote {some(written)}: taken back")
 
-    def _run_verify(self, command: str) -> tuple[int, list[str]]:
-        """Run the command; return its exit status, and the end of its output."""
-        tail = bytearray()
+    def _run_verify(self, command: str) -> tuple[int, list[str], str]:
+        """Run the command; return its exit status, the end of its output, and what failed."""
+        from beads_workers.core.base.failures import FailureReader  # Others have no check.
+
+        tail, reader = bytearray(), FailureReader(str(Path.cwd()))
 
         def keep_tail(data: bytes) -> None:
+            reader.feed(data)
             tail.extend(data)
             del tail[:-VERIFY_TAIL_BYTES]
             self._log.write(data)
@@ -350,7 +353,8 @@ class AgentAttempt:
         self._place.rest(on=True)
         self._log.flush()
         lines = [line.rstrip() for line in tail.decode("utf-8", "replace").splitlines()]
-        return ended.status, [line for line in lines if line][-VERIFY_LINES_SHOWN:]
+        lines = [line for line in lines if line][-VERIFY_LINES_SHOWN:]
+        return ended.status, lines, reader.reason()
 
     def _review(self, verdict: Verdict) -> str | Verdict:
         spec = self._asked.review

@@ -8,7 +8,9 @@ night".
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import signal
 from collections.abc import Iterator
@@ -27,6 +29,7 @@ from beads_workers.core.workers.worker import reason
 from beads_workers.landing.gate import (
     LOCK,
     NO_VERDICT,
+    VERDICTS,
     GateOrder,
     GatePlace,
     GateResult,
@@ -50,6 +53,14 @@ every attempt would fail.
 Any other reason of a gate without a verdict, such as a signal or a timeout, gives a warning.
 """
 
+_LACKS = re.compile(
+    r"not found|[Cc]annot find (?:module|package)|No module named|MODULE_NOT_FOUND"
+    r"|[Cc]ould not (?:find|resolve)|Unable to resolve"
+)
+"""What is said where dependencies are not installed."""
+_LACKED = "a new worktree lacks what git ignores: [worktree] setup"
+WRITES_SETUP = "beads-workers config verify --write"
+
 
 def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
     """Return the result of the base check. If the tree is known to pass, verify does not run.
@@ -60,6 +71,23 @@ def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
     lander = lander_settings(settings)
     with _alone(lander.worktrees) as free:
         return _BaseCheck(lander, progress).run() if free else None
+
+
+def known(settings: FleetSettings) -> Check:
+    """Return what is known of the check without a run: for ``doctor``."""
+    lander = lander_settings(settings)
+    folder = landing_folder(lander.worktrees)
+    base = _BaseCheck(lander, lambda name, text: None)
+    try:
+        tree = base.begins()
+        # ``doctor`` makes no folders.
+        verdicts = Verdicts(lander, folder) if (folder / VERDICTS).is_dir() else None
+        if verdicts is not None:
+            verdicts.look_again()
+        result = verdicts.find(tree) if verdicts is not None else None
+    except GitError as error:
+        return warn(NAME, printable(f"not checked: {error}", TEXT_CHARS))
+    return base.judged(result)
 
 
 def lander_settings(settings: FleetSettings) -> LanderSettings:
@@ -95,6 +123,24 @@ class _BaseCheck:
         self._settings, self._progress = settings, progress
         self._folder = landing_folder(settings.worktrees)
 
+    def begins(self) -> str:
+        """Return the tree where attempts begin. Raises ``GitError``."""
+        self._commit, name = base_commit(self._settings)
+        self._where = f"{name} ({self._commit[:SHA_CHARS]})"
+        checkout = self._settings.worktrees.checkout
+        return git(checkout, "rev-parse", f"{self._commit}^{{tree}}").strip()
+
+    def judged(self, result: GateResult | None) -> Check:
+        """Return the line about a verdict that was kept, or that there is none."""
+        if result is not None:
+            return self._judge(replace(result, seconds=0.0), was_red=False)
+        text = f"a start first runs {self._command()} on {self._where}, and ends if that fails"
+        check = ok(NAME, printable(text, TEXT_CHARS))
+        if setup := self._proposed_setup():
+            lacks = f"{_LACKED} = {json.dumps(setup)} is not set"
+            check = warn(NAME, printable(f"{text}; {lacks}", TEXT_CHARS), WRITES_SETUP)
+        return replace(check, pending=True)
+
     def run(self) -> Check:
         """Run the gate. If the verdict is red, run the gate once more, on a clean tree: verify may
         be flaky."""
@@ -102,17 +148,15 @@ class _BaseCheck:
         make_folder(folder)
         (folder / GATED_REPOSITORY).write_bytes(os.fsencode(settings.worktrees.common))
         try:
-            commit, self._where = base_commit(settings)
-            tree = git(settings.worktrees.checkout, "rev-parse", f"{commit}^{{tree}}").strip()
+            tree = self.begins()
             verdicts = Verdicts(settings, folder)
             verdicts.look_again()
         except GitError as error:
             return warn(NAME, printable(f"not checked: {error}", TEXT_CHARS))
-        self._where += f" ({commit[:SHA_CHARS]})"
         known = verdicts.find(tree)
         if known is not None and known.verdict is GateVerdict.GREEN:
             return self._judge(replace(known, seconds=0.0), was_red=False)
-        order = GateOrder(0, commit, tree, commit)
+        order = GateOrder(0, self._commit, tree, self._commit)
         # Imported here: nearly every start knows the verdict.
         from beads_workers.worktrees.pool import MadeMeanwhile
 
@@ -165,14 +209,26 @@ class _BaseCheck:
         return warn(NAME, printable(text, TEXT_CHARS))
 
     def _red(self, result: GateResult) -> Check:
-        why = reason(result.text) or result.why.removeprefix("verify: ")
+        why = result.said or reason(result.text) or result.why.removeprefix("verify: ")
         log = shlex.quote(str(GatePlace(self._settings, self._folder, 0).log))
+        mend, remedy = "fix this first, or you pay for attempts that cannot pass", ""
+        if _LACKS.search(result.text) and (setup := self._proposed_setup()):
+            mend, remedy = f"{_LACKED} = {json.dumps(setup)}", WRITES_SETUP
         return misused(
             NAME,
             f"{self._command()} fails on {self._where} already, where attempts begin:"
             f" {printable(why, 200)}",
-            f"fix this first, or you pay for attempts that cannot pass (the whole output: {log})",
+            f"{mend} (the whole output: {log})",
+            remedy,
         )
+
+    def _proposed_setup(self) -> str:
+        """Return what would fill a new worktree, if nothing does."""
+        from beads_workers.checks.verify import propose
+
+        worktrees = self._settings.worktrees
+        found = None if worktrees.rules.setup else propose(Path(worktrees.checkout))
+        return found.setup if found is not None else ""
 
     def _command(self) -> str:
         return f"'{printable(self._settings.verify or '', 60)}'"

@@ -37,6 +37,8 @@ class Check:
     hint: str = ""
     # The exit code of ``start``.
     exit_code: int = EXIT_ERROR
+    # ``doctor`` does not know it: only a start tries it.
+    pending: bool = False
 
 
 def ok(name: str, text: str) -> Check:

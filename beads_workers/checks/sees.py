@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from beads_workers.checks.base import base_commit, lander_settings
@@ -94,11 +95,11 @@ def known(settings: FleetSettings) -> Check | None:
         return warn(NAME, printable(f"not checked: {error}", TEXT_CHARS))
     if found is not None:
         return check_of(found, lander)
-    if not leads:
-        return ok(NAME, "the next start checks whether verify tests the branch")
-    text = "these lead into the checkout, and the next start checks whether verify tests the branch"
-    named = ", ".join(f"{lead.found} to {lead.to}" for lead in leads[:3])
-    return ok(NAME, printable(f"{text}: {named}", TEXT_CHARS))
+    text = "the next start checks whether verify tests the branch"
+    if leads:
+        named = ", ".join(f"{lead.found} to {lead.to}" for lead in leads[:3])
+        text = f"these lead into the checkout, and {text}: {named}"
+    return replace(ok(NAME, printable(text, TEXT_CHARS)), pending=True)
 
 
 def check_of(proof: Proof, settings: LanderSettings) -> Check:

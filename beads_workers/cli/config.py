@@ -310,10 +310,10 @@ def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
 
 
 def set_key(path: Path, key: str, value: str) -> str | None:
-    """Add a key to a settings file after the existing ones, or make the file.
+    """Add a setting to a settings file after the existing ones, or make the file.
 
-    Return None, or the existing value, which stays as it is. All else is kept. Raise
-    ``CommandError``.
+    ``key``: one of ``KEYS``; that of a table goes into its table. Return None, or the existing
+    value, which stays as it is. All else is kept. Raise ``CommandError``.
     """
     try:
         old = path.read_bytes() if path.exists() else b""
@@ -323,7 +323,16 @@ def set_key(path: Path, key: str, value: str) -> str | None:
     if (there := before[0].get(key)) is not None:
         return str(there)
     wanted = ({**before[0], key: value}, before[1])
-    for text in _with_line(old.decode("utf-8-sig"), f"{key} = {as_toml(value)}"):
+    table, name = next(
+        (
+            (f"[{table}]", name)
+            for table in TABLES
+            for name, of in TABLES[table].items()
+            if of == key
+        ),
+        ("", key),
+    )
+    for text in _with_line(old.decode("utf-8-sig"), f"{name} = {as_toml(value)}", table):
         new = text.encode("utf-8")
         try:
             found = read_text(path, new)
@@ -335,11 +344,18 @@ def set_key(path: Path, key: str, value: str) -> str | None:
     raise AssertionError("a key at the top of a file is in no table")
 
 
-def _with_line(text: str, line: str) -> Iterator[str]:
-    """Yield the text with the line at each possible place: before a table, the end, the top."""
+def _with_line(text: str, line: str, table: str) -> Iterator[str]:
+    """Yield the text with the line at each possible place: in its table, or else before a table,
+    at the end, at the top."""
     rows = text.splitlines(keepends=True)
     end = "\r\n" if rows and rows[0].endswith("\r\n") else "\n"
     tables = [number for number, row in enumerate(rows) if row.lstrip().startswith("[")]
+    if table:
+        for at in (number + 1 for number in tables if rows[number].strip().startswith(table)):
+            yield "".join([*rows[:at], line + end, *rows[at:]])
+        apart = "" if not text else end if text.endswith("\n") else end + end
+        yield f"{text}{apart}{table}{end}{line}{end}"
+        return
     for at in tables[:PLACES_TRIED_MAX]:
         # Comments directly above a table belong to it.
         while at and rows[at - 1].lstrip().startswith("#"):

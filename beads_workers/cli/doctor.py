@@ -71,6 +71,8 @@ class Printer:
             if count[grade]
         ]
         verdict = "not ready" if any_failed(checks) else "ready"
+        if verdict == "ready" and (pending := [each.name for each in checks if each.pending]):
+            verdict = f"ready if {' and '.join(dict.fromkeys(pending))} holds, which a start tries"
         self._write(f"{verdict}: {', '.join(problems) or 'all fine'}")
 
     def _first(self, check: Check) -> str:

@@ -13,7 +13,9 @@ WIDTH_MAX = 200
 """Maximum width: longer lines are hard to read."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Run": (*("start", "stop", "restart", "wait", "scale", "pause", "resume", "demo", "chaos"),),
+    "Run": (
+        *("setup", "start", "stop", "restart", "wait", "scale", "pause", "resume", "demo", "chaos"),
+    ),
     "Decide": ("answer", "diff", "approve", "reject", "session"),
     "Look": ("status", "watch", "logs", "why", "runs", "report", "replay", "branches", "version"),
     "Fix": ("doctor", "config", "trust", "retry", "release", "land", "undo", "clean"),

@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 import typer
 
 from beads_workers.cli.completion import agents, among, issues
+from beads_workers.core.base.option import DOCTOR, START
 from beads_workers.options import KEYS, Option, given
 
 Command = Callable[..., None]
@@ -34,10 +35,12 @@ def with_options(
     def decorate(function: Command) -> Command:
         own = _own_parameters(function, but=("options",))
         named = (*first, *last)
-        between = [name for name, each in KEYS.items() if command in each.at and name not in named]
+        # ``doctor`` takes what ``start`` takes, and shows what it looks at.
+        at = {command, START} if command == DOCTOR else {command}
+        between = [name for name, each in KEYS.items() if at & {*each.at} and name not in named]
         order = [name for name in own if name not in named] + [*first, *between, *last]
         made = [
-            own[name] if name in own else _parameter(name, KEYS[name], words or {})
+            own[name] if name in own else _parameter(name, KEYS[name], command, words or {})
             for name in order
         ]
 
@@ -95,7 +98,9 @@ def _own_parameters(
     }
 
 
-def _parameter(name: str, option: Option, words: Mapping[str, str]) -> inspect.Parameter:
+def _parameter(
+    name: str, option: Option, command: str, words: Mapping[str, str]
+) -> inspect.Parameter:
     kind = option.kind
     shown = typer.Option(
         None,
@@ -104,7 +109,7 @@ def _parameter(name: str, option: Option, words: Mapping[str, str]) -> inspect.P
         metavar=option.metavar or kind.metavar,
         help=words.get(name, option.help),
         rich_help_panel=option.panel,
-        hidden=option.rare,
+        hidden=option.rare or command not in option.at,
         autocompletion=COMPLETERS.get(name) or (among(*kind.names) if kind.names else None),
     )
     several: Any = list

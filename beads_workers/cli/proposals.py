@@ -28,8 +28,9 @@ class VerifySetting:
     already: str | None
     # The settings file, or the one to be made.
     file: Path
-    # The proposal was written to the file.
+    # The proposal was written to the file, and what a new worktree needs.
     written: bool = False
+    setup_written: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """Return one object with these field names."""
@@ -41,13 +42,17 @@ class VerifySetting:
             "proposal": proposal,
             "file": str(self.file),
             "written": self.written,
+            "setup_written": self.setup_written,
         }
 
     def lines(self) -> list[str]:
         """Return the lines for a person; empty if nothing is known."""
         file, found = printable(str(self.file)), self.proposal
         if self.already is not None:
-            return [f"verify is set already, and stays: {printable(self.already)} ({file})"]
+            lines = [f"verify is set already, and stays: {printable(self.already)} ({file})"]
+            if self.setup_written and found is not None:
+                lines.append(f"  set: [worktree] setup = {json.dumps(found.setup)}")
+            return lines
         if found is None:
             return []
         head = "verify set" if self.written else "verify proposed"
@@ -55,8 +60,8 @@ class VerifySetting:
         lines = [f"{head}: {about}"]
         lines += [f"  not in it: {printable(each)}" for each in found.left_out]
         if found.setup:
-            setup = f"setup = {json.dumps(found.setup)}"
-            lines.append(f"  a new worktree needs first, in {FILE_NAME}: [worktree] {setup}")
+            head = "set" if self.setup_written else "a new worktree needs first"
+            lines.append(f"  {head}: [worktree] setup = {json.dumps(found.setup)}")
         if found.line and not self.written:
             lines.append("  'beads-workers config verify --write' puts it into the settings")
         return lines
@@ -72,25 +77,30 @@ def current_setting(*, write: bool) -> VerifySetting:
     folder = project.folder if project else file.parent if file else Path.cwd()
     found = propose(folder)
     place = file or folder / FILE_NAME
-    already = read_file(file)[0].get("verify") if file else None
-    if not write or found is None or not found.line or already is not None:
-        return VerifySetting(found, already, place)
-    if place.parent.resolve() != folder.resolve():
+    said = read_file(file)[0] if file else {}
+    already = said.get("verify")
+    wanted = (
+        {
+            key: text
+            for key, text in (("verify", found.line), ("worktree_setup", found.setup))
+            if text and said.get(key) is None
+        }
+        if write and found is not None
+        else {}
+    )
+    if wanted and place.parent.resolve() != folder.resolve():
         raise CommandError(
             f"{printable(str(place))} is not of this project alone, so nothing is added to it",
             f"write verify = ... there yourself, or make a {FILE_NAME} in {folder}",
         )
-    already = set_key(place, "verify", found.line)
-    if already is None:
-        trust_settings("verify")
-    return VerifySetting(found, already, place, written=already is None)
+    written = [key for key, text in wanted.items() if set_key(place, key, text) is None]
+    if written:
+        trust_settings(*written)
+    return VerifySetting(found, already, place, "verify" in written, "worktree_setup" in written)
 
 
-def trust_settings(key: str | None) -> None:
-    """Trust this key of the settings, which this process has written.
-
-    None: trust no line, only register the folder.
-    """
+def trust_settings(*keys: str) -> None:
+    """Trust these settings, which this process has written; none: only register the folder."""
     from beads_workers.cli.trust import trust_here
 
-    trust_here(lambda line: key is not None and line.text.startswith(f"{key} = "))
+    trust_here(lambda line: any(each in line.text.partition(" = ")[0] for each in keys))

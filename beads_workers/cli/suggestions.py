@@ -51,7 +51,7 @@ MEANT: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("check", "diagnose", "health", "verify-setup"), "doctor"),
         **dict.fromkeys(("settings", "configure", "conf", "options"), "config show --origin"),
         "verify": "config verify",
-        **dict.fromkeys(("setup", "install"), "init"),
+        "install": "init",
         **dict.fromkeys(("merge", "push"), "land"),
         **dict.fromkeys(("branch", "worktrees"), "branches"),
         **dict.fromkeys(("revert", "rollback", "reset"), "undo"),

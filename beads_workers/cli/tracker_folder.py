@@ -57,23 +57,14 @@ def init(
     Files that exist are kept. A command that checks the work is proposed if one is recognised.
     """
     from beads_workers.cli import proposals
-    from beads_workers.trackers.sqlite.store import create
 
     here = Path.cwd()
-    prefix = _checked_prefix(prefix) if prefix else _prefix_of(here)
-    database = here / STATE_FOLDER / TRACKER_FILE
-    try:
-        _make_folder(database.parent)
-        config_made = _write_new(here / CONFIG_FILE, _CONFIG)
-    except OSError as error:
-        raise CommandError(f"{printable(str(error.filename))}: {error.strerror}") from error
-    with tracker_errors(database):
-        made = create(database, prefix)
+    database, made, config_made = make_tracker(here, prefix)
     if is_tracker(here / ".beads"):
         warn("there is a .beads folder here too: 'start' takes it, unless --source sqlite is given")
     found = proposals.current_setting(write=verify)
     if config_made and not found.written:
-        proposals.trust_settings(None)
+        proposals.trust_settings()
     if json:
         what = {"tracker": str(database), "created": made, "config_created": config_made}
         print(json_line(what | {"verify": found.as_json()}))
@@ -86,6 +77,24 @@ def init(
     if verify and not found.lines():
         warn(f"no command that checks the work was recognised; {proposals.NONE_HINT}")
     print("next: beads-workers add 'my first issue' -- echo hello")
+
+
+def make_tracker(here: Path, prefix: str = "") -> tuple[Path, bool, bool]:
+    """Make a tracker and a settings file; return the tracker, and whether each was made now.
+
+    Raise ``CommandError``.
+    """
+    from beads_workers.trackers.sqlite.store import create
+
+    prefix = _checked_prefix(prefix) if prefix else _prefix_of(here)
+    database = here / STATE_FOLDER / TRACKER_FILE
+    try:
+        _make_folder(database.parent)
+        config_made = _write_new(here / CONFIG_FILE, _CONFIG)
+    except OSError as error:
+        raise CommandError(f"{printable(str(error.filename))}: {error.strerror}") from error
+    with tracker_errors(database):
+        return database, create(database, prefix), config_made
 
 
 @contextlib.contextmanager

@@ -86,6 +86,8 @@ class GateResult:
     set_up: bool = False
     # What the set-up changed that all worktrees share, in words for people.
     changed: tuple[str, ...] = ()
+    # What the output says has failed (``core.base.failures``), if it is known.
+    said: str = ""
 
 
 @value
@@ -418,18 +420,19 @@ class GatePlace:
             return GateResult(GateVerdict.NONE, elsewhere, self._tail(), took)
         if status == 0:
             return GateResult(GateVerdict.GREEN, "", "", took, runs, self.changed)
-        text = self._tail()
+        text, said = self._tail(), self._said()
         short = shortage.why(text)
         how = _ended(status, self.settings.landing.rules.gate_timeout_seconds, short)
-        told = ("verify", how) if is_set_up else (SET_UP_FAILED, how, _last_line(text))
         untold = status is None or status < 0 or status >= 128 or status in NO_VERDICT
+        why = "verify: " + (how if untold or short or not said else said)
+        if not is_set_up:
+            why = ": ".join(filter(None, (SET_UP_FAILED, how, said or _last_line(text))))
         # A set-up that fails without any branch is the fault of none.
         untold = untold or (order.commit == order.tip and not is_set_up)
         verdict = GateVerdict.NONE if untold or short else GateVerdict.RED
         if self._set_up is not None:
             set_up.save(self._set_up_file, None)  # Verify may have spoiled it unseen.
-        why = ": ".join(filter(None, told))
-        return GateResult(verdict, why, text, took, not is_set_up, self.changed)
+        return GateResult(verdict, why, text, took, not is_set_up, self.changed, said)
 
     def _elsewhere(self, command: str) -> str:
         """Return why this is not the tree: a submodule that the command has filled with another
@@ -629,6 +632,15 @@ class GatePlace:
             # A proof leaves no bytecode of broken sources behind, and sees when sources are opened.
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
+
+    def _said(self) -> str:
+        from beads_workers.core.base.failures import FailureReader  # Most gates are green.
+
+        reader = FailureReader(str(self.path))
+        with open(self.log, "rb") as file:
+            while data := file.read(1 << 20):
+                reader.feed(data)
+        return reader.reason()
 
     def _tail(self) -> str:
         with open(self.log, "rb") as file:

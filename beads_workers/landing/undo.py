@@ -242,7 +242,7 @@ class Undo:
             repository.unpin()
         if result.verdict is not GateVerdict.GREEN:
             names = ", ".join(dict.fromkeys(each.issue_id for each in gone))
-            last_line = next(reversed(result.text.splitlines()), "")
+            last_line = "" if result.said else next(reversed(result.text.splitlines()), "")
             why = f"without {names}, what has landed does not pass: {result.why}"
             log = GatePlace(self.settings, folder, 0).log
             also = ""

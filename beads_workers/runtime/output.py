@@ -563,6 +563,20 @@ class AttemptOutput:
         shown = self.tee.mask(whole) if self.tee is not None else whole
         return shown.decode("utf-8", "replace")
 
+    def said(self, folder: str) -> str:
+        """Return what the output says has failed, of all that is kept of it; paths are relative
+        to ``folder``."""
+        from beads_workers.core.base.failures import FailureReader  # Most steps succeed.
+
+        reader, at = FailureReader(folder), self._start
+        with suppress(OSError):  # As in ``end``.
+            self.look(last=True)
+            at = self._start
+            while data := os.pread(self.fd, _COPY_BYTES, at):
+                reader.feed(data)
+                at += len(data)
+        return reader.reason()
+
     def end(self, *, keep: bool = False) -> str:
         """End the output of a step; return its last bytes as text.
 

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from beads_workers.core.base.plans import Plan, Step, StepKind
@@ -49,6 +50,7 @@ class RunningStep:
         output: AttemptOutput,
         captured: CapturedOutput | AttemptChannel | None,
         result_file: str,
+        place_file: str | None,
     ) -> None:
         self.pid = pid
         self.fd = os.pidfd_open(pid)
@@ -58,6 +60,7 @@ class RunningStep:
         self.answer: StepAnswered | None = None
         """Answer of an agent's attempt, once it is over."""
         self._result_file = result_file
+        self._place_file = place_file
 
     @property
     def is_attempt(self) -> bool:
@@ -84,9 +87,10 @@ class RunningStep:
             result = self.captured.end(self.output.tee)
         elif self.captured is not None:
             self.answer = self.captured.end()
+        said = self.output.said(_folder(self._place_file)) if status and self.answer is None else ""
         tail = self.output.end()
         os.close(self.fd)
-        ended = step_ended(os.waitstatus_to_exitcode(status), tail)
+        ended = replace(step_ended(os.waitstatus_to_exitcode(status), tail), said=said)
         return with_result(ended, result, self._result_file) if result else ended
 
     def _signal_group(self, number: int) -> None:
@@ -135,7 +139,7 @@ def launch(
             captured = CapturedOutput(output.fd)
         stdout = captured.writing if captured else output.fd
         pid = _spawn_in_place(step, (stdout, output.fd), inherited)
-        return _watched(pid, output, captured, result_file)
+        return _watched(pid, output, captured, result_file, step.place_file)
     except _NoPlace as error:
         _unused(output, captured)
         # Before its own work the task cannot have removed the folder.
@@ -167,6 +171,17 @@ def step_ended(status: int, tail: str) -> StepEnded:
     return StepEnded(status, tail, _signal_name(-status) if status < 0 else "")
 
 
+def _folder(place_file: str | None) -> str:
+    """Return the folder in which a step ran."""
+    if place_file is None:
+        return os.getcwd()  # noqa: PTH109 - no Path here
+    try:
+        with open(place_file, "rb") as file:
+            return str(json.loads(file.read())["folder"])
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
 def _unused(output: AttemptOutput, captured: CapturedOutput | AttemptChannel | None) -> None:
     output.end()
     if captured:
@@ -178,11 +193,12 @@ def _watched(
     output: AttemptOutput,
     captured: CapturedOutput | AttemptChannel | None,
     result_file: str,
+    place_file: str | None,
 ) -> RunningStep:
     if captured:
         captured.started()
     try:
-        return RunningStep(pid, output, captured, result_file)
+        return RunningStep(pid, output, captured, result_file, place_file)
     except OSError:
         # Without a descriptor to watch it, the process must not run on.
         os.killpg(pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ from beads_workers.checks import landing
 from beads_workers.checks.condition import CheckedBy, CheckFunction, Condition, Found, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, met, misused, ok, warn
-from beads_workers.core.base.settings import Landing, Worktrees, understood
+from beads_workers.core.base.settings import FleetSettings, Landing, Worktrees, understood
 from beads_workers.worktrees.git import GitError
 
 NO_LAND = "--no-land"
@@ -91,19 +91,29 @@ def _where(plan: FleetPlan) -> Check | None:
     return ok("landing", f"finished branches that pass verify land on {where}")
 
 
-def _base(plan: FleetPlan) -> Found:
+def _judged(plan: FleetPlan) -> FleetSettings | None:
+    """Return the settings if the base is checked: for attempts that cost money, and are judged by
+    a command in a worktree."""
     settings = plan.settings
     work = settings.work if settings is not None else None
-    # It pays off only for attempts that cost money, if a command in a worktree judges them.
-    if (
-        settings is None
-        or work is None
-        or not (understood(work) and work.verify and work.worktrees)
-    ):
+    judged = work is not None and understood(work) and work.verify and work.worktrees
+    return settings if judged else None
+
+
+def _base(plan: FleetPlan) -> Found:
+    if (settings := _judged(plan)) is None:
         return None
     from beads_workers.checks.base import check_base  # Only such a start loads the gate's modules.
 
     return check_base(settings, plan.progress)
+
+
+def _base_known(plan: FleetPlan) -> Found:
+    if (settings := _judged(plan)) is None or plan.options.skip_base_check:
+        return None
+    from beads_workers.checks.base import known
+
+    return known(settings)
 
 
 _landing = partial(Condition, Stage.LANDING, "landing")
@@ -160,6 +170,14 @@ CONDITIONS = (
         skip("signing"),
         CheckedBy.BESIDE,
         patience_seconds=SIGN_SECONDS + ANSWER_SECONDS,
+    ),
+    Condition(
+        Stage.LANDING,
+        "base",
+        "--verify passes where attempts begin: what is known of it",
+        _base_known,
+        "--skip-base-check",
+        CheckedBy.BY_DOCTOR,
     ),
     Condition(
         Stage.BASE,

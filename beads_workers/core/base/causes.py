@@ -30,6 +30,8 @@ _VARYING = re.compile(
 )
 """Varying parts of errors of one kind: addresses, paths, identifiers, hashes, numbers."""
 
+_NAMED = re.compile(r'[^"]{0,80}: "[^"]+": |"[^"]+": ')
+"""Beginning of an error that names a failing item (``core.base.failures``)."""
 
 NO_SUCH_CAUSE = "nothing is quarantined for that cause"
 
@@ -43,9 +45,12 @@ def cause_of(error: str, issue_id: str = "") -> str:
     if issue_id:
         error = error.replace(issue_id, "#")
     error = _line(error)
+    # A failing item keeps its name: of two parts of one test, each is a cause of its own.
+    named = _NAMED.match(error)
+    name, error = (named[0], error[named.end() :]) if named else ("", error)
     while (found := " ".join(_VARYING.sub("#", error).split())) != error:
         error = found
-    return error
+    return f"{name}{error}"
 
 
 def is_of(cause: str, error: str, issue_id: str = "") -> bool:

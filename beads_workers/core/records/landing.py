@@ -317,7 +317,9 @@ def refusal_text(
         case "verify" if text.startswith(SET_UP_FAILED):
             return f"on its branch, {text.partition(chr(10))[0]}"
         case "verify":
-            return f"verify fails on its branch together with what has landed{behind}"
+            said = text.partition(chr(10))[0].removeprefix("verify: ") if text else ""
+            more = f": {said}" if said.startswith('"') else ""
+            return f"verify fails on its branch together with what has landed{behind}{more}"
         case _:
             lines = (line.strip() for line in text.splitlines())
             return next(filter(None, lines), "its branch is not there any more")

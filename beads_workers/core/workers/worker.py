@@ -205,7 +205,7 @@ def _kind(ended: StepEnded | StepNotStarted) -> OutcomeKind:
 def _run_error(step: Step, ended: StepEnded | StepNotStarted) -> str:
     if isinstance(ended, StepNotStarted):
         return f"Task execution failed: {ended.error}"
-    error_text = reason(ended.tail)[:ERROR_TEXT_SHOWN]
+    error_text = (ended.said or reason(ended.tail))[:ERROR_TEXT_SHOWN]
     if ended.status == NOT_FOUND:
         return f"Task execution failed: command not found: {error_text or step.name}"
     if ended.status == NOT_EXECUTABLE:
@@ -216,7 +216,7 @@ def _run_error(step: Step, ended: StepEnded | StepNotStarted) -> str:
 def _why(ended: StepEnded | StepNotStarted) -> str:
     if isinstance(ended, StepNotStarted):
         return ended.error
-    error_text = reason(ended.tail)
+    error_text = ended.said or reason(ended.tail)
     if ended.status < 0:
         killed = _LIMITS.get(ended.signal) or f"killed by signal {ended.signal or -ended.status}"
         return f"{killed} ({error_text[:ERROR_TEXT_SHOWN]})" if error_text else killed
@@ -237,7 +237,9 @@ _ONLY_THAT = re.compile(
     r"|FAILED \(.*\)$|Ran \d+ tests? in |[-=]{5,}$"  # unittest
     r"|=* ?\d+ (failed|passed|errors?|skipped)\b.* in [\d.]+s\b"  # pytest
     r"|FAIL(\t.*)?$|exit status \d+$"  # go
-    r"|npm (ERR!|error) "
+    r"|npm (ERR!|error) |Node\.js v\d|at .+:\d+:\d+\)?$|[{}\]]+,?$"  # JavaScript
+    r"|# (tests|pass|fail|duration_ms|suites|cancelled|skipped|todo) |\d+ tests? failed$"
+    r"|error: (test failed|could not compile|aborting due)|ERR_PNPM_|ELIFECYCLE"
 )
 _LINE_END = re.compile(r"[\r\n\v\f\x85\u2028\u2029]")
 _ESCAPE = re.compile(

@@ -54,6 +54,8 @@ class StepEnded:
     # The JSON text that a step that ``speaks`` has said, or ``result_file``, the file with it.
     result: str = ""
     result_file: str = ""
+    # What all that it wrote says has failed (``core.base.failures``); "" if nothing is known.
+    said: str = ""
 
 
 @value
