@@ -109,7 +109,7 @@ def _parameter(
         metavar=option.metavar or kind.metavar,
         help=words.get(name, option.help),
         rich_help_panel=option.panel,
-        hidden=option.rare or command not in option.at,
+        hidden=option.rare or (command == DOCTOR and command not in option.at),
         autocompletion=COMPLETERS.get(name) or (among(*kind.names) if kind.names else None),
     )
     several: Any = list

@@ -32,19 +32,19 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 """No module joins one of these, and there is no other."""
 
 BUDGET: Mapping[str, int] = {
-    ".": 835,
+    ".": 838,
     "agents": 2512,
-    "attempts": 2514,
+    "attempts": 2517,
     "chaos": 1238,
-    "checks": 4426,
-    "cli": 7877,
+    "checks": 4483,
+    "cli": 7991,
     "conformance": 2612,
-    "core": 12942,
+    "core": 13398,
     "demo": 738,
     "executors": 738,
     "integrations": 10469,
-    "landing": 4267,
-    "runtime": 8428,
+    "landing": 4276,
+    "runtime": 8451,
     "trackers": 3378,
     "ui": 7569,
     "views": 496,
@@ -52,7 +52,7 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 74_649
+GRANTED = 75_314
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -98,16 +98,16 @@ BOUNDS = {
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6744, slack=30),
+    "functions": Bound(6780, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(295, slack=10),
+    "tiny_functions": Bound(296, slack=10),
     "repacking_calls": Bound(20),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1049, slack=10),
+    "classes": Bound(1054, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(123164, slack=1000),
+    "test_lines": Bound(123414, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
