@@ -59,6 +59,8 @@ def over_here(
 
     ``or_open``: as for ``why_over``. If the tracker cannot be asked, nothing is known.
     """
+    if not branches:
+        return {}  # Most often: nothing that opens a tracker is loaded.
     from beads_workers.cli.tracker_access import open_tracker, settings_here
     from beads_workers.core.base.model import IssueId
     from beads_workers.core.base.source import why_over
@@ -66,8 +68,8 @@ def over_here(
 
     over: dict[str, str] = {}
     try:
-        settings = settings_here(directory) if branches else None
-        if settings is None or not kind_of(settings.source).capabilities.looks:
+        settings = settings_here(directory)
+        if not kind_of(settings.source).capabilities.looks:
             return over
         with open_tracker(settings, "waiting") as tracker:
             seen = tracker.look([IssueId(each) for each in branches])
