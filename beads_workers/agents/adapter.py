@@ -27,18 +27,21 @@ from beads_workers.agents.events import (
     Retrying,
     RunFailure,
     Tally,
+    ToolOutput,
     Words,
 )
 from beads_workers.agents.lines import Parser
 from beads_workers.agents.totals import Totals
 from beads_workers.agents.verdict import WINDOWS, RunEnding, Verdict, judge
 from beads_workers.core.base.model import value
-from beads_workers.core.base.text import printable
+from beads_workers.core.base.text import as_shown, printable
 
 ARGUMENT_BYTES_MAX = 120_000
 """Limit of a prompt that is an argument, in bytes: the kernel takes 128 KiB (MAX_ARG_STRLEN)."""
 
-READABLE_COLUMNS = 160
+READABLE_COLUMNS = 2000
+FOLD_FIRST, FOLD_LAST = 2, 4
+"""Lines of a tool's output that are shown of a longer one."""
 
 
 class Permission(Enum):
@@ -203,38 +206,55 @@ class Adapter(ABC):
         nothing does. ``folders``: its own, then the repository's checkout."""
         return ""
 
-    def readable(self, line: str) -> str | None:
-        """Return a line of its stream as one short line for people; None for noise."""
+    def readable(self, line: str, *, full: bool = False) -> list[str]:
+        """Return a line of its stream as lines for people; none for noise. ``full``: what tools
+        printed is not folded."""
         parser = self.parser()
+        parser.whole = True
         events = [*parser.feed(line.encode("utf-8", "replace")), *parser.end()]
-        return next((text for event in events if (text := shown(event))), None)
+        return [text for event in events for text in shown(event, full=full)]
 
 
-def shown(event: Event) -> str | None:
-    """Return an event as one short line without control characters; None if there is nothing to
-    show."""
+def shown(event: Event, *, full: bool = False) -> list[str]:
+    """Return an event as lines without control characters; none if there is nothing to show.
+
+    Words, commands and questions are whole, with their later lines indented. ``full``: so is what
+    a tool printed; else its first and last lines.
+    """
     match event:
         case Doing("running", what):
             text = f"$ {what}"
         case Doing():
             text = event.text
         case OpenQuestion(question) | FinalResult(question=question) if question:
-            text = f"asks: {_first(question)}"
+            text = f"asks: {question.strip()}"
         case Words(said) | FinalResult(said, True):
-            text = f"> {_first(said)}" if said.strip() else ""
+            text = f"> {said.strip()}" if said.strip() else ""
         case FinalResult(said, _) | RunFailure(_, said):
-            text = f"failed: {_first(said)}"
+            text = f"failed: {said.strip()}"
         case Denied(tool):
             text = f"refused: {tool}"
         case Retrying(why):
             text = f"tries again: {_first(why)}"
         case Limit(window) if event.rejected:
             text = f"reached: {WINDOWS.get(window, window)}"
+        case ToolOutput(printed, failed):
+            return _folded(printed, "! " if failed else "| ", full=full)
         case Printed(said):
             text = said
         case _:
             text = ""
-    return printable(text, READABLE_COLUMNS) if text.strip() else None
+    head, *rest = text.splitlines() if text.strip() else [""]
+    lines = [head, *(f"  {line}".rstrip() for line in rest)]
+    return [printable(as_shown(line), READABLE_COLUMNS) for line in lines] if head else []
+
+
+def _folded(text: str, mark: str, *, full: bool) -> list[str]:
+    lines = [as_shown(line).rstrip() for line in text.strip("\n").splitlines()]
+    left_out = len(lines) - FOLD_FIRST - FOLD_LAST
+    if left_out > 1 and not full:
+        lines[FOLD_FIRST : len(lines) - FOLD_LAST] = [f"... {left_out} lines: logs --full"]
+    return [printable(f"  {mark}{line}", READABLE_COLUMNS) for line in lines]
 
 
 def version_key(version: str) -> tuple[int, ...]:

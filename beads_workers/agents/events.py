@@ -207,6 +207,14 @@ class FinalResult:
 
 
 @value
+class ToolOutput:
+    """What a tool printed; only for a parser that reads a log (``whole``)."""
+
+    text: str
+    failed: bool = False
+
+
+@value
 class Printed:
     """A line that is no event: of stderr, of a wrapper, or of a newer version."""
 
@@ -225,6 +233,7 @@ Event = (
     | OpenQuestion
     | Background
     | FinalResult
+    | ToolOutput
     | Printed
 )
 

@@ -32,6 +32,9 @@ class Parser(ABC):
     left out of paths in activities.
     """
 
+    whole = False
+    """Commands are told whole, and so is what tools printed: for the reader of a log."""
+
     def __init__(self, model: str = "", last: Totals | None = None, folder: str = "") -> None:
         self.model = model
         self.folder = folder
@@ -58,7 +61,7 @@ class Parser(ABC):
 
     def activity(self, tool: str, arguments: Fields) -> events.Event:
         """Return a call of a tool as an activity."""
-        return activity(tool, arguments, self.folder)
+        return activity(tool, arguments, self.folder, whole=self.whole)
 
     @abstractmethod
     def read(self, fields: Fields) -> Iterable[events.Event]:
@@ -157,15 +160,18 @@ class Fields:
 # --- activities -----------------------------------------------------------------------------------
 
 
-def activity(tool: str, arguments: Fields, folder: str = "") -> events.Doing:
+def activity(
+    tool: str, arguments: Fields, folder: str = "", *, whole: bool = False
+) -> events.Doing:
     """Return a call of a tool in the words of people; the tools of all agents are much alike.
 
-    ``folder``: left out if a path begins with it.
+    ``folder``: left out if a path begins with it. ``whole``: all lines of a command.
     """
     word = tool.lower().replace("_", "")
     if command := arguments.text("command") or arguments.text("cmd"):
         wrapped = _SHELL.fullmatch(command)
-        return events.Doing("running", _first_line(wrapped[2] if wrapped else command))
+        command = wrapped[2] if wrapped else command
+        return events.Doing("running", command.strip() if whole else _first_line(command))
     path = next((p for name in _PATHS if (p := arguments.name(name))), "")
     path = path.removeprefix(f"{folder}/") if folder else path
     for verb, words in _VERBS.items():

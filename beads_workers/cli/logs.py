@@ -23,6 +23,7 @@ from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 if TYPE_CHECKING:
     from beads_workers.core.records.journal import Entry
     from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.views.logs import How
 
 
 LOOK_SECONDS = 0.2
@@ -66,6 +67,9 @@ def logs(
     as_json: Annotated[
         bool, typer.Option("--json", help="The journal's own lines; of attempts, one object each.")
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="All that tools printed, not its first and last lines.")
+    ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the output unchanged.")] = False,
     output: Annotated[
         bool, typer.Option("--output", help="Print the output of all attempts, each when it ends.")
@@ -74,7 +78,9 @@ def logs(
 ) -> None:
     """Show the fleet's events, or what attempts printed."""
     from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.views.logs import How
 
+    how = How.RAW if raw else How.FULL if full else How.FOLDED
     directory = RunDirectory(find_state_directory(state_dir))
     run_ids = directory.run_ids()
     if not run_ids:
@@ -85,7 +91,7 @@ def logs(
     if which is None:
         last = directory.last_run()
         journal = directory.run(last) / "journal.jsonl"
-        shown = _printed(directory.run(last), raw=raw) if output else _raw if as_json else _as_line
+        shown = _printed(directory.run(last), how=how) if output else _raw if as_json else _as_line
         _show(_events(journal, after, shown), lines)
         if follow:
             _follow_events(directory, last, journal, shown)
@@ -107,12 +113,12 @@ def logs(
         head = f"== {attempt.issue_id} attempt {attempt.number}, {attempt.worker_id}"
         for left in attempt.left:
             print(f"{head}, killed with its worker: {left}", file=sys.stderr)
-            _show(_output(left, raw=raw), lines)
+            _show(_output(left, how=how), lines)
         if attempt.log.exists() or not attempt.left:
             print(f"{head}: {attempt.log}", file=sys.stderr)
-            _show(_output(attempt.log, raw=raw), lines)
+            _show(_output(attempt.log, how=how), lines)
     if follow:
-        _follow_output(directory, directory.last_run(), attempts[-1].log, raw=raw)
+        _follow_output(directory, directory.last_run(), attempts[-1].log, how=how)
 
 
 def _after(since: str | None) -> float:
@@ -140,7 +146,7 @@ def _raw(entry: Entry) -> str | None:
     return encode(entry).decode().rstrip("\n")
 
 
-def _printed(folder: Path, *, raw: bool) -> Shown:
+def _printed(folder: Path, *, how: How) -> Shown:
     """Return a function that shows an attempt's output when the attempt ends.
 
     Each line begins with the issue. Attempts of one number share a log: lines that were shown are
@@ -158,7 +164,7 @@ def _printed(folder: Path, *, raw: bool) -> Shown:
         if not isinstance(ended, Finished):
             return None
         log = Path(log_file(str(folder), ended.issue_id, ended.attempt))
-        lines = list(_output(log, raw=raw)) if log.exists() else []
+        lines = list(_output(log, how=how)) if log.exists() else []
         begin = seen.pop(log, 0)
         if ended.verdict == "requeue":  # Others are over: a stream may run for months.
             seen[log] = len(lines)
@@ -166,7 +172,7 @@ def _printed(folder: Path, *, raw: bool) -> Shown:
         if ended.outcome != OutcomeKind.SUCCESS.value:
             began = entry.at - ended.duration_ms / 1000
             for left in left_outputs(folder, ended.worker_id, began, entry.at):
-                lines += _output(left, raw=raw)
+                lines += _output(left, how=how)
         return "\n".join(f"{ended.issue_id}: {line}" for line in lines) or None
 
     return shown
@@ -214,11 +220,11 @@ def _attempts(
     return []
 
 
-def _output(log: Path, *, raw: bool) -> Iterator[str]:
+def _output(log: Path, *, how: How) -> Iterator[str]:
     try:
         from beads_workers.views.logs import readable_lines
 
-        yield from readable_lines(log, raw=raw)
+        yield from readable_lines(log, how)
     except FileNotFoundError:
         print("(it printed nothing)", file=sys.stderr)
 
@@ -242,12 +248,12 @@ def _follow_events(directory: RunDirectory, run_id: str, journal: Path, shown: S
             print(text, flush=True)
 
 
-def _follow_output(directory: RunDirectory, run_id: str, log: Path, *, raw: bool) -> None:
-    from beads_workers.views.logs import of_tail, printed
+def _follow_output(directory: RunDirectory, run_id: str, log: Path, *, how: How) -> None:
+    from beads_workers.views.logs import How, of_tail, printed
 
-    readable = None if raw else of_tail(log)
+    readable = None if how is How.RAW else of_tail(log, how)
     for line in _grow(directory, run_id, log):
-        if (text := printed(line, readable)) is not None:
+        for text in printed(line, readable):
             print(text, flush=True)
 
 

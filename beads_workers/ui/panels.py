@@ -554,6 +554,9 @@ def _place(shown: viewer.ShownAttempt, screen: viewer.Screen, room: int) -> str:
 DIFF_STYLES = {"+": "good", "-": "bad", "@": "time", "d": "strong"}
 """First character of a line of a diff -> its style; ``d`` of ``diff --git``."""
 
+LOG_STYLES = {"  ! ": "bad", "failed: ": "bad", "  | ": "muted"}
+"""Beginning of a line of a log -> its style: what failed, and what tools printed."""
+
 _FILE_NAME = re.compile(r"(---|\+\+\+) ([ab]/|/dev/null)")
 
 
@@ -594,6 +597,8 @@ def sentences(sections: Iterable[tuple[str, list[str]]], width: int) -> Iterator
 def _line_style(screen: viewer.Screen, line: str) -> str:
     if screen.pane is viewer.Pane.DIFF:
         return "muted" if _FILE_NAME.match(line) else DIFF_STYLES.get(line[:1], "")
+    if screen.pane is viewer.Pane.LOG:
+        return next((style for mark, style in LOG_STYLES.items() if line.startswith(mark)), "")
     return "strong" if screen.pane is viewer.Pane.ABOUT and line[:1].strip() else ""
 
 

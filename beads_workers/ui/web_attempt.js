@@ -152,7 +152,8 @@
   const atEnd = (node) => node.scrollHeight - node.scrollTop - node.clientHeight < 30;
   const lineNode = (text, at) => {
     const time = el("span", "t", at ? new Date(1000 * at).toLocaleTimeString("en-GB") : "");
-    return el("div", text.startsWith("[beads-workers]") ? "line ours" : "line", time, foreign(text, "bdi"), "\n");
+    const kind = /^\[beads-workers\]|^  \| /.test(text) ? " ours" : /^  ! |^failed: /.test(text) ? " bad" : "";
+    return el("div", "line" + kind, time, foreign(text, "bdi"), "\n");
   };
   const drawLines = (told, pin, first) => {
     const box = byId("lines");

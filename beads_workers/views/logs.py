@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from enum import Enum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,41 +31,51 @@ _SAID_AT = re.compile(rb'"timestamp": ?"([0-9T:.Z+-]{10,40})"')
 """Time in a line of JSON of an agent, as claude writes it."""
 
 
+class How(Enum):
+    """How much of a log is shown."""
+
+    FOLDED = "folded"
+    """What tools printed is folded."""
+    FULL = "full"
+    RAW = "raw"
+    """As it is in the file."""
+
+
 class ReadableLog:
     """Filter for the lines of a log, given in order and without line ends."""
 
-    def __init__(self, adapter: Adapter | None = None) -> None:
+    def __init__(self, adapter: Adapter | None = None, how: How = How.FOLDED) -> None:
         self._adapter = adapter
-        self._last_words: str | None = None
+        self._full = how is How.FULL
+        self._last_words: list[str] = []
 
-    def shown(self, raw: bytes) -> tuple[str, float | None] | None:
-        """Return a line, safe to show, and when its agent said it in epoch seconds (None: it does
-        not say); None for a line that only programs need."""
-        text = self.line(raw.decode("utf-8", "replace").rstrip("\r\n"))
-        if text is None:
-            return None
-        said = _SAID_AT.search(raw) if raw.startswith(b"{") else None
-        return as_shown(text), epoch_of(said[1].decode()) if said else None
+    def shown(self, raw: bytes) -> list[tuple[str, float | None]]:
+        """Return a line as the lines that it says, safe to show, and when its agent said it in
+        epoch seconds (None: it does not say); none for a line that only programs need."""
+        lines = self.line(raw.decode("utf-8", "replace").rstrip("\r\n"))
+        said = _SAID_AT.search(raw) if lines and raw.startswith(b"{") else None
+        at = epoch_of(said[1].decode()) if said else None
+        return [(as_shown(text), at) for text in lines]
 
-    def line(self, text: str) -> str | None:
-        """Return the line as it is shown; None for a line that only programs need."""
+    def line(self, text: str) -> list[str]:
+        """Return the line as it is shown; none for a line that only programs need."""
         if text.startswith(OURS):
             if begins := _BEGINS.match(text):
                 self._adapter = _load(begins[1])
             elif text.startswith(f"{OURS}verify: "):
                 self._adapter = None
-            self._last_words = None
-            return text
+            self._last_words = []
+            return [text]
         if self._adapter is None or not text.startswith("{"):
-            return text
-        shown = self._adapter.readable(text)
-        if shown is not None and shown.startswith(_WORDS):
+            return [text]
+        shown = self._adapter.readable(text, full=self._full)
+        if shown and shown[0].startswith(_WORDS):
             # The result of an agent run repeats its last words.
-            shown, self._last_words = (None if shown == self._last_words else shown), shown
+            shown, self._last_words = ([] if shown == self._last_words else shown), shown
         return shown
 
 
-def of_tail(log: Path) -> ReadableLog:
+def of_tail(log: Path, how: How = How.FOLDED) -> ReadableLog:
     """Return a filter for the end of a log, as if its first agent still ran.
 
     Raise ``OSError``.
@@ -71,7 +83,7 @@ def of_tail(log: Path) -> ReadableLog:
     with log.open("rb") as file:
         head = file.read(HEAD_BYTES).decode("utf-8", "replace")
     begins = _BEGINS.search(head)
-    return ReadableLog(_load(begins[1]) if begins else None)
+    return ReadableLog(_load(begins[1]) if begins else None, how)
 
 
 def _load(name: str) -> Adapter | None:
@@ -80,23 +92,20 @@ def _load(name: str) -> Adapter | None:
     return load(name)
 
 
-def readable_lines(log: Path, *, raw: bool = False) -> Iterator[str]:
+def readable_lines(log: Path, how: How = How.FOLDED) -> Iterator[str]:
     """Yield the lines of an attempt's log as ``logs`` prints them. Raise ``OSError``."""
-    readable = None if raw else ReadableLog()
+    readable = None if how is How.RAW else ReadableLog(how=how)
     with log.open("rb") as file:
         for line in file:
-            if (text := printed(line, readable)) is not None:
-                yield text
+            yield from printed(line, readable)
 
 
-def printed(line: bytes, readable: ReadableLog | None) -> str | None:
-    """Return a line as ``logs`` prints it, None if it is left out; ``readable``: None for the line
-    as it is."""
+def printed(line: bytes, readable: ReadableLog | None) -> list[str]:
+    """Return a line as ``logs`` prints it; ``readable``: None for the line as it is."""
     if readable is None:
-        return line.decode("utf-8", "replace").rstrip("\r\n")
-    shown = readable.shown(line)
+        return [line.decode("utf-8", "replace").rstrip("\r\n")]
     # Output of a task must not control a terminal, also not behind a pipe.
-    return None if shown is None else printable(shown[0])
+    return [printable(text) for text, _ in readable.shown(line)]
 
 
 # --- a log that grows ----------------------------------------------------------------------------
@@ -136,8 +145,7 @@ class LogFile:
             self._cut = False
             del whole[0]
         for line in whole:
-            if (shown := self._readable.shown(line)) is not None:
-                text, said = shown
+            for text, said in self._readable.shown(line):
                 self.lines.append(text)
                 self.times.append(now if said is None and self._opened else said)
         self._opened = True
@@ -206,7 +214,8 @@ def log_part(
     if not newline and len(data) >= LOG_PART_BYTES:
         whole, newline, begun = data, b"\n", b""  # One line longer than a part: cut.
     readable = of_tail(path) if begin else ReadableLog()
-    shown = [each for each in map(readable.shown, whole.split(b"\n") if newline else ()) if each]
+    read = map(readable.shown, whole.split(b"\n") if newline else ())
+    shown = list(chain.from_iterable(read))
     return {
         "begin": begin,
         "end": begin + len(data) - len(begun) if newline else begin,

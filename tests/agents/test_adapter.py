@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -99,23 +100,53 @@ def test_a_good_run_is_understood(name: str) -> None:
 def test_a_line_is_readable() -> None:
     lines = GOOD["claude"].decode().splitlines()
     assert [adapter("claude").readable(line) for line in lines] == [
-        None,
-        "> Adding it up.",
-        "editing /repo/shop/cart.py",
-        None,
-        "> All is there.",
-        "> All is there.",
+        [],
+        ["> Adding it up."],
+        ["editing /repo/shop/cart.py"],
+        ["  | ok"],
+        ["> All is there."],
+        ["> All is there."],
     ]
-    assert adapter("codex").readable(GOOD["codex"].decode().splitlines()[2]) == "$ pytest -q"
-    assert adapter("codex").readable("error: \x1b[31mno") == "error: \\x1b[31mno"
-    assert adapter("codex").readable("") is None
+    assert adapter("codex").readable(GOOD["codex"].decode().splitlines()[2]) == ["$ pytest -q"]
+    assert adapter("codex").readable("error: \x1b[31mno") == ["error: no"]
+    assert adapter("codex").readable("") == []
+
+
+def test_words_and_commands_are_whole_and_what_tools_print_is_folded() -> None:
+    printed = "\n".join(f"line {number}" for number in range(20))
+    words = {"type": "text", "text": "It is done.\n\nOutcome: blocked: a token is missing"}
+    command = {"command": "cd shop &&\n  pytest -q"}
+    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": command}
+    answer = {"type": "assistant", "message": {"id": "m", "content": [words, call]}}
+    result = {"type": "tool_result", "tool_use_id": "t", "is_error": True, "content": printed}
+    told = {"type": "user", "message": {"content": [result]}}
+    claude = adapter("claude")
+    assert claude.readable(json.dumps(answer)) == [
+        "> It is done.",
+        "",
+        "  Outcome: blocked: a token is missing",
+        "$ cd shop &&",
+        "    pytest -q",
+    ]
+    folded = claude.readable(json.dumps(told))
+    assert folded[:3] == ["  ! line 0", "  ! line 1", "  ! ... 14 lines: logs --full"]
+    assert folded[-1] == "  ! line 19" and len(folded) == 7
+    assert len(claude.readable(json.dumps(told), full=True)) == 20
+    item = {"type": "command_execution", "aggregated_output": "ok\n", "exit_code": 0}
+    done = json.dumps({"type": "item.completed", "item": item})
+    assert adapter("codex").readable(done) == ["  | ok"]
+    # What the attempt itself reads is as before.
+    assert not any(
+        isinstance(e, events.ToolOutput)
+        for e in claude.parser().feed(json.dumps(told).encode() + b"\n")
+    )
 
 
 def test_events_are_shown_as_people_say_them() -> None:
-    assert shown(events.OpenQuestion("In euros?\nOr not?")) == "asks: In euros?"
-    assert shown(events.Denied("Bash")) == "refused: Bash"
-    assert shown(events.Retrying("overloaded 529")) == "tries again: overloaded 529"
-    assert shown(events.Limit("five_hour", rejected=True)) == "reached: 5-hour limit"
-    assert shown(events.Limit("five_hour", 0.9)) is None
-    assert shown(events.FinalResult("\n It broke.\nmore", False)) == "failed: It broke."
-    assert shown(events.Printed("  ")) is None and shown(events.Usage("a", 1)) is None
+    assert shown(events.OpenQuestion("In euros?\nOr not?")) == ["asks: In euros?", "  Or not?"]
+    assert shown(events.Denied("Bash")) == ["refused: Bash"]
+    assert shown(events.Retrying("overloaded 529")) == ["tries again: overloaded 529"]
+    assert shown(events.Limit("five_hour", rejected=True)) == ["reached: 5-hour limit"]
+    assert shown(events.Limit("five_hour", 0.9)) == []
+    assert shown(events.FinalResult("\n It broke.\nmore", False)) == ["failed: It broke.", "  more"]
+    assert shown(events.Printed("  ")) == [] and shown(events.Usage("a", 1)) == []

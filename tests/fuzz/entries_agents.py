@@ -60,8 +60,8 @@ def hears(adapters: list[Adapter], data: bytes) -> None:
         _is_verdict(verdict)
         require(tally.result is None or tally.result.ok or verdict.kind.value != "done", "false")
         for line in inputs.as_text(data).splitlines()[:3]:
-            shown = adapter.readable(line)
-            require(shown is None or (shown.isprintable() or "\u200d" in shown), "obeyed")
+            for shown in adapter.readable(line):
+                require(shown.isprintable() or "\u200d" in shown, "obeyed")
 
 
 def _events(parser: Parser, pieces: list[bytes]) -> list[Event]:

@@ -29,6 +29,7 @@ SLOW = "&& bd doctor"
 """The remedy for a bd that is slow: it may be the machine."""
 NOTHING_LEFT = {"name": "leftovers", "status": "ok", "text": "crashed runs left nothing"}
 VARIES = (
+    (r"\([0-9a-f]{12}\)", "(COMMIT)"),
     (r"one read took [^;]+", "one read took SECONDS"),
     (r"\bsqlite [0-9.]+", "sqlite VERSION"),
     (r"\bbd [0-9][0-9.]*", "bd VERSION"),

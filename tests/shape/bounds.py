@@ -33,11 +33,11 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 
 BUDGET: Mapping[str, int] = {
     ".": 838,
-    "agents": 2512,
+    "agents": 2541,
     "attempts": 2517,
     "chaos": 1238,
     "checks": 4483,
-    "cli": 7991,
+    "cli": 7999,
     "conformance": 2612,
     "core": 13398,
     "demo": 738,
@@ -46,13 +46,13 @@ BUDGET: Mapping[str, int] = {
     "landing": 4276,
     "runtime": 8451,
     "trackers": 3378,
-    "ui": 7569,
-    "views": 496,
+    "ui": 7572,
+    "views": 500,
     "worktrees": 3610,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 75_314
+GRANTED = 75_358
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -98,16 +98,16 @@ BOUNDS = {
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6780, slack=30),
+    "functions": Bound(6781, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(296, slack=10),
+    "tiny_functions": Bound(295, slack=10),
     "repacking_calls": Bound(20),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1054, slack=10),
+    "classes": Bound(1056, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(123414, slack=1000),
+    "test_lines": Bound(123446, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

@@ -181,6 +181,10 @@ class ClaudeParser(Parser):
         for part in fields.each("message", "content"):
             if part.flag("is_error") and (match := _NO_TOOL.search(part.text("content"))):
                 yield events.Denied(match[1])
+            elif self.whole and part.text("type") == "tool_result":
+                texts = [each.text("text") for each in part.each("content")]
+                printed = part.text("content") or "\n".join(filter(None, texts))
+                yield events.ToolOutput(printed, part.flag("is_error"))
 
     def _assistant(self, fields: Fields) -> Iterator[events.Event]:
         message = fields.at("message")

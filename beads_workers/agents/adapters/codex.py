@@ -94,6 +94,9 @@ class CodexParser(Parser):
             case "agent_message" if text := item.text("text"):
                 self._answer = text
                 yield events.Words(text)
+            case "command_execution" if self.whole:
+                failed = item.count("exit_code") != 0
+                yield events.ToolOutput(item.text("aggregated_output"), failed)
             case "file_change":
                 for change in item.each("changes")[:20]:
                     yield self.activity("edit", change)

@@ -388,7 +388,7 @@ def test_a_run_that_ends_at_a_question_is_one_with_its_choices() -> None:
         found = streams.adapter("claude").verdict(tally, RunEnding(0, changed=changed))
         assert (found.kind, found.why) == (Kind.QUESTION, "Which key?")
         assert (found.question, found.call) == (SHOWN, "t-1")
-    assert tally.result is not None and shown(tally.result) == "asks: Which key?"
+    assert tally.result is not None and shown(tally.result)[0] == "asks: Which key?"
 
 
 def test_questions_of_one_call_are_numbered() -> None:
