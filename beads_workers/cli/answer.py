@@ -19,7 +19,7 @@ from beads_workers.cli.person import text_given, valid
 from beads_workers.cli.waiting import Waiting, waiting
 from beads_workers.core.base.text import json_line, printable
 from beads_workers.errors import CommandError
-from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime.locks import is_locked
 
 
@@ -123,7 +123,11 @@ def give(
     from beads_workers.cli.source_listing import editable
     from beads_workers.core.base.model import IssueId
     from beads_workers.core.base.source import Action, Settlement
+    from beads_workers.core.requests.answer import no_such_choice
 
+    for row in rows:
+        if wrong := no_such_choice(row["question"], text):
+            raise CommandError(f"{row['issue_id']}: {wrong}", "nothing was written", EXIT_USAGE)
     ids = [IssueId(row["issue_id"]) for row in rows]
     _wait_out_the_second(rows)
     with editable() as tracker:

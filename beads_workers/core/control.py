@@ -148,10 +148,10 @@ class Control:
         else:
             self.say(ticket, done)
 
-    def refuse(self, ticket: ev.Ticket) -> None:
-        """Answer that the run's state does not allow the request."""
-        state = self.parts.state.name.lower()
-        self._effects.ask(Answer(ticket, error=f"the fleet is {state}"))
+    def refuse(self, ticket: ev.Ticket, why: str = "") -> None:
+        """Answer why the request is not done: by default, the run's state does not allow it."""
+        why = why or f"the fleet is {self.parts.state.name.lower()}"
+        self._effects.ask(Answer(ticket, error=why))
 
     def say(self, ticket: ev.Ticket, text: str) -> None:
         """Answer that the request is done."""

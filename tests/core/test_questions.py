@@ -23,7 +23,7 @@ from beads_workers.core.base.source import (
 )
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.issues import Standing
-from beads_workers.core.requests.answer import AnsweredInTracker
+from beads_workers.core.requests.answer import AnsweredInTracker, no_such_choice
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.schedule import events as ev
 from beads_workers.core.schedule.commands import Answer, Command
@@ -40,17 +40,19 @@ OPEN = Ownership("open", "")
 QUESTION = {"verdict": "question", "question": "FOO or BAR?\nOr none?", "session": "s-1"}
 
 
-def asks(play: Play, number: int = 1, issue_id: str = "a") -> list[Command]:
+def asks(
+    play: Play, number: int = 1, issue_id: str = "a", question: str = "FOO or BAR?"
+) -> list[Command]:
     """The worker's agent ends with a question."""
     outcome = OutcomeKind.QUESTION
-    return play.do(playbook.failed(number, issue_id, "FOO or BAR?", outcome=outcome))
+    return play.do(playbook.failed(number, issue_id, question, outcome=outcome))
 
 
-def waiting() -> Play:
+def waiting(question: str = "FOO or BAR?") -> Play:
     """A fleet whose one issue waits for an answer, as the tracker knows."""
     play = Play(policy=ASKS)
     play.working("a")
-    asks(play)
+    asks(play, question=question)
     play.answer()
     return play
 
@@ -211,6 +213,32 @@ def test_an_answer_that_could_not_be_written_is_told_and_leaves_the_question_ope
 def test_an_answer_without_its_author_is_refused(data: dict[str, Any], why: str) -> None:
     with pytest.raises(ProtocolError, match=why):
         AnsweredInTracker.read(data, T)
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ("7", "there is no choice 7: 1 to 2"),
+        ("1, 3", "3"),
+        ("0", "0"),
+        ("2", ""),
+        ("BAR", ""),
+        ("1;2", ""),
+    ],
+)
+def test_a_choice_that_does_not_exist_is_refused(answer: str, wrong: str) -> None:
+    question = "Which key?\n  1. FOO: as it was\n  2. BAR"
+    said = no_such_choice(question, answer)
+    assert wrong in said and bool(wrong) is bool(said)
+    assert not no_such_choice("How many?", answer)
+
+
+def test_the_fleet_writes_no_answer_that_chooses_nothing() -> None:
+    play = waiting("Which key?\n  1. FOO\n  2. BAR")
+    play.wait(2.0)
+    (said,) = playbook.of(play.do(AnsweredInTracker(T, (IssueId("a"),), "7", "ann")), Answer)
+    assert said.error == "there is no choice 7: 1 to 2"
+    assert play.core.issues.known["a"].standing is Standing.ASKED
 
 
 def test_an_answer_to_an_issue_that_asked_nothing_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,19 @@ from beads_workers.core.base.source import Remark
 from beads_workers.core.control import Control
 from beads_workers.core.requests import issue_ids
 from beads_workers.core.schedule.events import FleetRequest, Ticket
+
+_CHOICE = re.compile(r"\s*(\d+)\. ", re.MULTILINE)
+
+
+def no_such_choice(question: str, answer: str) -> str:
+    """Return why an answer chooses nothing: a number that is none of the question's choices; ""
+    if it does, or is of other words."""
+    numbers = [int(number) for number in _CHOICE.findall(question)]
+    chosen = [part.strip() for part in re.split(r"[,;\n]", answer)]
+    if not numbers or not all(each.isdecimal() for each in chosen):
+        return ""
+    wrong = next((each for each in chosen if int(each) not in numbers), "")
+    return f"there is no choice {wrong}: {min(numbers)} to {max(numbers)}" if wrong else ""
 
 
 @value
@@ -45,7 +59,11 @@ class AnsweredInTracker(FleetRequest):
         if not self.text:
             goes_on = parts.retry_state.answered
             unknown = [each for each in self.issue_ids if not goes_on(each, commented=True)]
-        elif any(issue.issue_id in self.issue_ids for issue in parts.questions.waiting()):
+        elif asked := [e for e in parts.questions.waiting() if e.issue_id in self.issue_ids]:
+            entry = asked[0].retry_entry
+            if wrong := no_such_choice(entry.question if entry else "", self.text):
+                fleet.refuse(self.ticket, wrong)
+                return
             parts.questions.write(self.ticket, Remark(self.issue_ids[0], self.text, self.author))
             return
         else:
