@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,13 +59,23 @@ def diff(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Show what an agent changed for an issue, as its branch has it.
+    """Show what an agent changed for an issue, as its branch has it, or what has landed of it.
 
     After that you can approve it: 'approve' takes the commit that was shown last.
     """
     directory = find_state_directory(state_dir)
-    record = _record(directory, issue)
-    commit, text = _changes(record, stat=stat)
+    try:
+        record = _record(directory, issue)
+        commit, text = _changes(record, stat=stat)
+    except CommandError:
+        if (landed := _landed(directory, issue)) is None:
+            raise
+        commit, lines = landed
+        shown = [*takewhile(lambda line: not line.startswith("diff --git "), lines)]
+        text = "\n".join(shown if stat else lines)
+        fields = {"issue_id": issue, "landed": commit, "diff": text}
+        print(json_line(fields)) if as_json else _page(f"{printable(issue)}: {text}")
+        return
     from beads_workers.runtime.run_directory import write_private
 
     write_private(directory / SHOWN, json.dumps(_shown(directory) | {issue: commit}))
@@ -76,6 +87,22 @@ def diff(
 
     head = f"{printable(issue)}: {printable(record.branch)} at {commit[:SHA_CHARS]}"
     _page("\n".join([head, "", *(diff_line(each) for each in text.split("\n"))]))
+
+
+def _landed(directory: Path, issue: str) -> tuple[str, list[str]] | None:
+    """Return the commit as which an issue has landed, and its diff; None if it has not."""
+    from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.ui.attempt_view import Pin
+    from beads_workers.views.attempt_files import diff_lines, read_view
+    from beads_workers.worktrees.git import GitError
+
+    runs = RunDirectory(directory)
+    view = read_view(directory, Pin(issue, runs.last_run())) if runs.run_ids() else None
+    commit = view.landing.commit if view is not None and view.landing is not None else ""
+    try:
+        return (commit, diff_lines(directory, view, runs=False)) if view and commit else None
+    except GitError as error:
+        raise CommandError(f"git cannot show {commit}: {error}") from None
 
 
 def _record(directory: Path, issue: str) -> WorktreeRecord:

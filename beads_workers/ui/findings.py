@@ -257,6 +257,10 @@ def how_it_ended(history: History) -> str:
     return reasons.get(history.reason, f"ended: {history.reason}")
 
 
+NEEDLESS = frozenset(("says that no change is needed", "changed nothing and says that it is done"))
+"""Flags of receipts (``attempts.run``) whose issue a person closes, rather than tries again."""
+
+
 def next_steps(history: History) -> list[NextStep]:
     """Return what a person may do next, the most urgent first; empty if nothing."""
     steps, start = [], _start(history)
@@ -276,6 +280,16 @@ def next_steps(history: History) -> list[NextStep]:
         steps.append(NextStep(each.command, reason))
     # Issues that this run quarantined come before those of earlier runs.
     quarantined = sorted(quarantined_issues(history), key=lambda i: i.earlier)
+    # Another attempt at what needs no change would say the same.
+    needless = {
+        a.issue_id for a in to_review(history) if a.receipt and NEEDLESS & {*a.receipt.flags}
+    }
+    done = [i for i in quarantined if i.issue_id in needless]
+    quarantined = [i for i in quarantined if i.issue_id not in needless]
+    if done:
+        ids = " ".join(_quoted(each) for each in done[:NAMED_MAX])
+        steps.append(NextStep(f"{COMMAND} logs {_quoted(done[0])}", "why it needs no change"))
+        steps.append(NextStep(f"{COMMAND} close {ids}", "if it needs no change, as its agent says"))
     if quarantined:
         names = [shlex.quote(i.issue_id) for i in quarantined[:NAMED_MAX]]
         again = " ".join(names) if len(quarantined) <= NAMED_MAX else "--all"

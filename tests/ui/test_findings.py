@@ -92,6 +92,18 @@ def commands(history: History) -> list[str]:
     return [step.command for step in findings.next_steps(history)]
 
 
+def test_what_needs_no_change_is_closed_and_not_tried_again() -> None:
+    script = begun()
+    flagged = Receipt("no_change", "it is there", flags=("says that no change is needed",))
+    script.attempt(
+        "W1", "a", 0.0, 1.0, "not_found", "quarantined", error="it is there", receipt=flagged
+    )
+    script.attempt("W1", "b", 1.0, 2.0, "error", "quarantined", error="no")
+    suggested = commands(ended(script))
+    assert "beads-workers close a" in suggested and "beads-workers retry b" in suggested
+    assert not any("retry" in each and " a" in each for each in suggested)
+
+
 def test_nothing_is_suggested_where_all_is_done() -> None:
     script = begun()
     script.attempt("W1", "a", 0.0, 1.0)
