@@ -191,3 +191,10 @@ def test_workers_that_all_crash_are_told_before_the_time_to_begin() -> None:
         play.wait(timedelta(minutes=1).total_seconds())
     assert play.core.state is not RunState.WAITING
     assert play.ended is None or play.ended == 1
+
+
+def test_a_bare_number_is_asked_back_in_a_short_line() -> None:
+    for text in ("7", "123", "9" * 60):
+        with pytest.raises(ValueError, match="a time of day, or have a unit") as refused:
+            read_moment(text)
+        assert len(str(refused.value)) < 120

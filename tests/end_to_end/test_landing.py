@@ -119,6 +119,17 @@ def test_with_a_remote_attempts_begin_with_what_another_clone_landed_and_land_th
     fleet.leaves_nothing()
 
 
+def test_diff_shows_what_has_landed(embedded: EmbeddedProject, start: StartFleet) -> None:
+    repository(embedded)
+    embedded.create_many([{}])
+    fleet = fleet_of(start, embedded, "--verify", "ls")
+    assert fleet.wait(PATIENCE) == 0, fleet.said()
+    shown = fleet.call("diff", "bw-1")
+    assert "landed as" in shown.stdout and "+bw-1" in shown.stdout
+    assert "+bw-1" not in fleet.call("diff", "bw-1", "--stat").stdout
+    assert fleet.call("diff", "bw-2").returncode != 0
+
+
 def test_without_landing_branches_stay_as_they_are(
     embedded: EmbeddedProject, start: StartFleet
 ) -> None:

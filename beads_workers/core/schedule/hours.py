@@ -37,6 +37,9 @@ SECONDS_MAX = 366 * 86_400.0
 """The furthest moment: a year and a day from now."""
 
 
+NUMBER_CHARS_SHOWN = 20
+
+
 def read_moment(value: Any) -> str:
     """Return the text of a moment, from text or a time of TOML; raise ``ValueError``.
 
@@ -45,6 +48,7 @@ def read_moment(value: Any) -> str:
     text = value.isoformat() if isinstance(value, time | datetime) else str(value).strip()
     if re.fullmatch(r"[\d.]+", text, re.ASCII):
         forms = f"{text}h or {text:0>2}:00?" if len(text) < 3 else f"{text}s, {text}m or {text}h?"
+        forms = forms if len(text) < NUMBER_CHARS_SHOWN else "7h, 07:00?"
         raise ValueError(f"a time of day, or have a unit: {forms}")
     try:
         moment(text, 0.0, UTC)
