@@ -112,5 +112,5 @@ def test_a_fault_names_its_place_and_infinity_is_no_number() -> None:
 @pytest.mark.parametrize("seconds", [10**318, 1e308 * 10, -(10**400), 2.5, True, "5"])
 def test_a_number_that_nobody_can_read_is_a_fault(seconds: object) -> None:
     message = {"type": "WAIT", "worker_id": "a", "timestamp": 5, "wait_seconds": seconds}
-    assert schemas.faults(message, from_worker=False)
-    assert not schemas.faults({**message, "wait_seconds": 5}, from_worker=False)
+    assert faults(message, from_worker=False)
+    assert not faults({**message, "wait_seconds": 5}, from_worker=False)
