@@ -195,6 +195,7 @@ RUNNERS = (
         drop=_FRAME + r"|\s+Failure/Error|\s+# |\s+\(compared using|\s+[+-] (?:expected|actual)",
         ends=r"  \d+\) |Finished in |rspec |Failed examples|  [✔✓]|\s+\d+ (?:passing|failing)",
         place=r".*[ (](?:file://)?(?P<file>/?[^\s:()]+\.(?:test|spec)\.\w+|/?[^\s:()]*tests?/[^\s:()]+)[:)]",
+        lines=2,
     ),
     Runner(r"rspec (?P<file>\S+?)(?::\d+|\[[\d:]+\]) # (?P<name>.+)$"),
     # jest
@@ -388,7 +389,7 @@ class _Item:
 
     def message(self) -> str:
         """What ``shown`` returns, as one line."""
-        return printable("; ".join(self.shown())) or "failed"
+        return printable("; ".join(self.shown()).replace(":; ", ": ")) or "failed"
 
     def shown(self) -> list[str]:
         """The lines that say most."""
