@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from beads_workers.core.base.causes import ROW, cause_of, folded, is_of
-from beads_workers.core.base.text import counted, in_one_line, printable, some
+from beads_workers.core.base.text import asked_in_one_line, counted, printable, some
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import Entry, Resumed
 from beads_workers.core.records.landing import refusal_text
@@ -406,7 +406,7 @@ def _typed(cause: str, causes: list[str]) -> str:
 def to_decide(shown: Mapping[str, Any]) -> Iterator[str]:
     """Yield open questions and branches that await approval, each with its command."""
     for row in shown.get("questions", ()):
-        asked = in_one_line(row["question"], 400)
+        asked = asked_in_one_line(row["question"], 400)
         yield f"{printable(row['issue_id'])} asks: {asked}; beads-workers answer {row['issue_id']}"
     for row in shown.get("approvals", ()):
         gate = row["gate"]["text"] if row["gate"] else ""

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.base.text import as_shown, columns, counted, json_line, printable
+from beads_workers.core.base.text import (
+    as_shown,
+    asked_in_one_line,
+    columns,
+    counted,
+    json_line,
+    printable,
+)
 
 OBEYED = "\x1b\x07\x7f\x9b\u202e\u2066\u200f\r"
 
@@ -74,3 +81,17 @@ def test_output_is_what_a_terminal_would_have_left(line: str, shown: str) -> Non
 def test_one_is_not_many() -> None:
     assert (counted(1, "issue"), counted(2, "issue")) == ("1 issue", "2 issues")
     assert counted(1234, "try", "tries") == "1,234 tries"
+
+
+@pytest.mark.parametrize(
+    ("question", "shown"),
+    [
+        ("I have read it all. Which key?\n  1. FOO\n  2. BAR", "Which key? 1. FOO 2. BAR"),
+        ("Two ways are open:\n\nShall I use euros, or cents?", "Shall I use euros, or cents?"),
+        ("publishing needs a token", "publishing needs a token"),
+        ("A? B. C?", "A? B. C?"),
+        ("", ""),
+    ],
+)
+def test_a_question_in_one_line_begins_with_what_is_asked(question: str, shown: str) -> None:
+    assert asked_in_one_line(question, 80) == shown

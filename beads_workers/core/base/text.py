@@ -44,6 +44,18 @@ def in_one_line(text: str, width: int) -> str:
     return printable(" ".join(text.split()), width)
 
 
+_SENTENCES = re.compile(r"(?<=[.!:]) +|\n+")
+_ASKS = re.compile(r"[?\uff1f]")
+
+
+def asked_in_one_line(question: str, width: int) -> str:
+    """Return a question in one line, from the first sentence that asks: what an agent says before
+    it is no reason to look."""
+    said = _SENTENCES.split(question.strip())
+    first = next((at for at, each in enumerate(said) if _ASKS.search(each)), 0)
+    return in_one_line(" ".join(said[first:]), width)
+
+
 def as_shown(line: str) -> str:
     """Return a line of a program's output as a terminal would show it in the end, without colours.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from beads_workers.core.base import limits
 from beads_workers.core.base.model import FLEETS
 from beads_workers.core.base.night import NightSoFar
-from beads_workers.core.base.text import counted, in_one_line, printable, some
+from beads_workers.core.base.text import asked_in_one_line, counted, printable, some
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.issues import Issue, Standing, Transition
 from beads_workers.core.records.journal import CallEnded, CallStarted, Entry
@@ -439,7 +439,8 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
             todo = f"{closed.todo}, then resume" if closed.todo else "mend it, then resume"
             yield f"{closed.agent}: {closed.why}", todo
     for issue in board.questions:
-        asked = in_one_line(issue.retry_entry.question if issue.retry_entry else "", ASKED_WIDTH)
+        question = issue.retry_entry.question if issue.retry_entry else ""
+        asked = asked_in_one_line(question, ASKED_WIDTH)
         yield f"{issue.issue_id} asks: {asked}", f"answer {issue.issue_id}"
     for issue in board.awaiting:
         past = issue.retry_entry
