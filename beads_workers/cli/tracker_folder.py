@@ -76,6 +76,11 @@ def init(
         print(line)
     if verify and not found.lines():
         warn(f"no command that checks the work was recognised; {proposals.NONE_HINT}")
+    from beads_workers.agents.presets import find_agents
+
+    if agents := find_agents(os.environ.get("PATH", "")):
+        print(f"next: beads-workers setup makes it ready for {agents[0]}")
+        return
     print("next: beads-workers add 'my first issue' -- echo hello")
 
 
