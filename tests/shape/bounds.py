@@ -37,9 +37,9 @@ BUDGET: Mapping[str, int] = {
     "attempts": 2517,
     "chaos": 1238,
     "checks": 4483,
-    "cli": 8026,
+    "cli": 8030,
     "conformance": 2616,
-    "core": 13413,
+    "core": 13421,
     "demo": 738,
     "executors": 738,
     "integrations": 10469,
@@ -52,7 +52,7 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 75_414
+GRANTED = 75_426
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -94,11 +94,11 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4049, slack=100),
+    "read_model_lines": Bound(4050, slack=100),
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6784, slack=30),
+    "functions": Bound(6785, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
@@ -107,7 +107,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1056, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(123511, slack=1000),
+    "test_lines": Bound(123532, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
