@@ -161,3 +161,17 @@ def test_each_row_of_the_table_is_needed() -> None:
         each.item for each in RUNNERS if not re.search(f"^(?:{each.item})", text, re.MULTILINE)
     ]
     assert len(unseen) <= 3, unseen
+
+
+def test_a_failure_after_thousands_that_passed_is_found() -> None:
+    reader = FailureReader()
+    for name in map(str, range(6000)):
+        passed = (
+            f"=== RUN   TestP{name}",
+            "    x_test.go:1: fine",
+            f"--- PASS: TestP{name} (0.00s)\n",
+        )
+        reader.feed("\n".join(passed).encode())
+    reader.feed(b"=== RUN   TestBad\n    x_test.go:9: got 3\n--- FAIL: TestBad (0.00s)\n")
+    reader.feed(b"FAIL\texample.com/x\t1s\n")
+    assert reader.reason() == '"example.com/x: TestBad": x_test.go:9: got 3'

@@ -12,6 +12,7 @@ stand anywhere. ``RUNNERS`` is the table of test runners, compilers and linters.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
@@ -73,7 +74,6 @@ class Runner:
 _FRAME = r"\s*at |\s*❯ |\s*(?:>\s*)?\d*\s*[|│](?: |$)|\s*\^+\s*$|\s*\{$"
 """Stack frames of JavaScript, and pictures of code."""
 _ERROR = r"[\w.]*(?:Error|Exception|Failed|Failure|Exit|Interrupt)\b"
-_JS_PLACE = r"\s+at .*?\(?(?:file://)?(?P<file>(?!node:)[^():]+\.\w+):\d+:\d+\)?$"
 
 RUNNERS = (
     # pytest: the summary at the end, and the sections before it
@@ -453,7 +453,9 @@ class _Reading:
 
     def __init__(self) -> None:
         self._table, self._first = _compiled()
-        self._items: list[_Item] = []
+        self._named: list[_Item] = []
+        # The last ones: of go, those of tests that have passed are among them.
+        self._details: deque[_Item] = deque(maxlen=ITEMS_MAX)
         self._current: _Item | None = None
         self._headings: dict[str, str] = {}
         self._before: list[str] = []
@@ -467,8 +469,9 @@ class _Reading:
 
     def items(self) -> list[_Item]:
         """Return the failing items: tests, or else what programs complain of."""
-        named = [each for each in self._items if not each.is_detail]
-        details = [each for each in self._items if each.is_detail and each.says]
+        named = [each for each in self._named if not each.is_detail]
+        lists = (each for each in self._named if each.is_detail)
+        details = [each for each in (*lists, *self._details) if each.says]
         wordless = [each for each in named if each.lacks_words]
         for detail in details:
             item = next((each for each in wordless if _is_about(detail, each)), None)
@@ -492,7 +495,7 @@ class _Reading:
             if found := each.heading.match(text):
                 self._headings[each.runner.item] = found["file"]
             if found := each.footing.match(text):
-                for item in self._items:
+                for item in self._named:
                     if item.patterns is each and not item.file:
                         item.file = found["file"]
             if found := each.before.match(text):
@@ -519,8 +522,10 @@ class _Reading:
         self._current = item if runner.ends and not runner.recalled else None
         if runner.recalled:
             self._listed.append(item)
-        if len(self._items) < ITEMS_MAX:
-            self._items.append(item)
+        if runner.is_detail:
+            self._details.append(item)
+        elif len(self._named) < ITEMS_MAX:
+            self._named.append(item)
 
     def _recalls(self, text: str) -> bool:
         for runner in {
