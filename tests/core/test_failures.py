@@ -20,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.core.base.causes import cause_of
-from beads_workers.core.base.failures import RUNNERS, FailureReader
+from beads_workers.core.base.failures import FailureReader
+from beads_workers.core.base.runners import RUNNERS
 
 ARCHIVE = Path(__file__).with_name("runner_outputs.tar.xz")
 NOT_READ = re.compile(
