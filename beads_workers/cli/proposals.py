@@ -103,4 +103,4 @@ def trust_settings(*keys: str) -> None:
     """Trust these settings, which this process has written; none: only register the folder."""
     from beads_workers.cli.trust import trust_here
 
-    trust_here(lambda line: any(each in line.text.partition(" = ")[0] for each in keys))
+    trust_here(lambda line: any(line.text.startswith(f"{each} = ") for each in keys))

@@ -13,6 +13,7 @@ from beads_workers.cli.config import set_key
 from tests.cli.doctor_support import Patient, patient
 from tests.support import warm
 from tests.support.repository import IDENTITY, git
+from tests.support.trust import TRUSTED
 
 PACKAGE = {"scripts": {"test": "sh check.sh"}, "devDependencies": {"x": "file:./x"}}
 CHECK = "test -e node_modules/x || { echo 'sh: mocha: not found'; exit 1; }; test -e src\n"
@@ -70,6 +71,20 @@ def test_without_an_agent_it_says_which_are_known(clone: Clone) -> None:
     (clone.bin / "claude").unlink()
     done = clone.run("setup", "--yes")
     assert done.returncode == 2 and "install one of: aider, claude," in done.stderr
+
+
+def test_it_trusts_what_it_writes_and_nothing_else(clone: Clone) -> None:
+    """A line that came with the project would run: it stays untrusted, and nothing is tried."""
+    for name in TRUSTED:
+        clone.environment.pop(name, None)
+    planted = '[agents.claude]\nargv = ["./steal"]\n'
+    (clone.folder / "beads-workers.toml").write_text(planted)
+    git(clone.folder, "add", "--all")
+    git(clone.folder, "commit", "--quiet", "-m", "planted")
+    done = clone.run("setup", "--yes")
+    assert done.returncode == 2 and "./steal" in done.stderr, done
+    assert "npm test" not in done.stderr
+    assert not (clone.folder / "node_modules").exists()
 
 
 def test_doctor_does_not_call_ready_what_only_a_start_tries(clone: Clone) -> None:
