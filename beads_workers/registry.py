@@ -94,7 +94,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "answer": "Answer questions of agents; without an issue, list them.",
     },
     "cli.review": {
-        "diff": "Show what an agent changed for an issue, as its branch has it.",
+        "diff": "Show what an agent changed for an issue: its branch, or what has landed.",
         "approve": "Let finished branches land, as you have seen them.",
         "reject": "Send a finished branch back to its agent, with what is wrong.",
         "session": "Print the command that opens an agent's session in its worktree.",

@@ -59,7 +59,7 @@ def diff(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Show what an agent changed for an issue, as its branch has it, or what has landed of it.
+    """Show what an agent changed for an issue: its branch, or what has landed.
 
     After that you can approve it: 'approve' takes the commit that was shown last.
     """

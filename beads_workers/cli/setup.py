@@ -35,7 +35,7 @@ def setup(
     """Find what a fleet needs here, write it down, and try the check once.
 
     It finds the tracker, an agent, the command that checks the work, and what a new worktree needs
-    first. What is set already stays. The check runs once in a worktree of its own.
+    first. Settings that are there stay. The check runs once in a worktree of its own.
     """
     found = _found(agent)
     if not json:

@@ -572,9 +572,11 @@ class AttemptOutput:
         with suppress(OSError):  # As in ``end``.
             self.look(last=True)
             at = self._start
+            before = b""
             while data := os.pread(self.fd, _COPY_BYTES, at):
-                reader.feed(data)
-                at += len(data)
+                if data != before:  # What prints one thing for ever says it once.
+                    reader.feed(data)
+                at, before = at + len(data), data
         return reader.reason()
 
     def end(self, *, keep: bool = False) -> str:

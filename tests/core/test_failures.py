@@ -176,3 +176,11 @@ def test_a_failure_after_thousands_that_passed_is_found() -> None:
     reader.feed(b"=== RUN   TestBad\n    x_test.go:9: got 3\n--- FAIL: TestBad (0.00s)\n")
     reader.feed(b"FAIL\texample.com/x\t1s\n")
     assert reader.reason() == '"example.com/x: TestBad": x_test.go:9: got 3'
+
+
+def test_of_an_endless_output_the_beginning_and_the_end_are_read() -> None:
+    reader = FailureReader()
+    for _ in range(40):
+        reader.feed("".join(f"{number} of many lines\n" for number in range(20_000)).encode())
+    reader.feed(b"FAILED tests/a.py::test_b - no\n")
+    assert reader.reason() == '"tests/a.py::test_b": no'

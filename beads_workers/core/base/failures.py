@@ -26,6 +26,8 @@ LINES_MAX = 12
 NAME_CHARS, LINE_CHARS = 200, 160
 LINE_BYTES_MAX = 1 << 14
 """What of a line is read: a longer one is no sentence about a test."""
+LINES_READ, END_BYTES = 150_000, 1 << 20
+"""How much of an output is read: a second of work, and then its end."""
 PREFIXES_MAX = 40
 """Packages of one output that are read by themselves (``pnpm -r``, ``turbo``)."""
 
@@ -35,16 +37,24 @@ class FailureReader:
 
     def __init__(self, folder: str = "") -> None:
         self._folder = f"{folder.rstrip('/')}/" if folder else ""
-        self._rest = b""
+        self._rest = self._end = b""
+        self._left = LINES_READ
         self._of_all = _Reading()
         self._by_package: dict[str, _Reading] = {}
 
     def feed(self, data: bytes) -> None:
-        """Read the next bytes."""
+        """Read the next bytes. Of an endless output only the beginning and the end are read."""
+        if self._left <= 0:
+            self._end = (self._end + data)[-END_BYTES:]
+            return
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:LINE_BYTES_MAX]
+        self._left -= len(lines)
+        before = b""
         for line in lines:
-            self._line(line[:LINE_BYTES_MAX].decode("utf-8", "replace"))
+            if line != before:
+                self._line(line[:LINE_BYTES_MAX].decode("utf-8", "replace"))
+            before = line
 
     def reason(self) -> str:
         """Return the first failing item by name in quotes, and its message; "" if none is known."""
@@ -52,8 +62,8 @@ class FailureReader:
 
     def all_reasons(self) -> list[str]:
         """Return the same of each failing item."""
-        if self._rest:
-            self.feed(b"\n")
+        end, self._end, self._left = self._end, b"", LINES_READ
+        self.feed(end + b"\n" if end or self._rest else b"")
         found = [("", each) for each in self._of_all.items()] or [
             (f"{package.split()[0].rstrip(':')}: ", each)
             for package, reading in self._by_package.items()
