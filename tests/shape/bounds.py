@@ -39,12 +39,12 @@ BUDGET: Mapping[str, int] = {
     "checks": 4483,
     "cli": 8030,
     "conformance": 2616,
-    "core": 13428,
+    "core": 13437,
     "demo": 738,
     "executors": 738,
     "integrations": 10469,
     "landing": 4276,
-    "runtime": 8451,
+    "runtime": 8453,
     "trackers": 3378,
     "ui": 7582,
     "views": 500,
@@ -52,7 +52,7 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 75_433
+GRANTED = 75_444
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -107,7 +107,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1056, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(123547, slack=1000),
+    "test_lines": Bound(123644, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
