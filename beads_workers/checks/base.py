@@ -76,15 +76,12 @@ def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
 def known(settings: FleetSettings) -> Check:
     """Return what is known of the check without a run: for ``doctor``."""
     lander = lander_settings(settings)
-    folder = landing_folder(lander.worktrees)
     base = _BaseCheck(lander, lambda name, text: None)
     try:
         tree = base.begins()
         # ``doctor`` makes no folders.
-        verdicts = Verdicts(lander, folder) if (folder / VERDICTS).is_dir() else None
-        if verdicts is not None:
-            verdicts.look_again()
-        result = verdicts.find(tree) if verdicts is not None else None
+        is_there = (landing_folder(lander.worktrees) / VERDICTS).is_dir()
+        result = verdicts_here(lander).find(tree) if is_there else None
     except GitError as error:
         return warn(NAME, printable(f"not checked: {error}", TEXT_CHARS))
     return base.judged(result)
@@ -96,6 +93,15 @@ def lander_settings(settings: FleetSettings) -> LanderSettings:
     assert work.verify and work.worktrees, "nothing is judged if nobody asks for it"
     landing = settings.landing or Landing(work.worktrees.base_name, work.worktrees.base)
     return LanderSettings(landing, work.worktrees, "", work.verify, work.term_grace_seconds)
+
+
+def verdicts_here(settings: LanderSettings) -> Verdicts:
+    """Return the verdicts of earlier gates, as they hold now. Raises ``GitError``."""
+    folder = landing_folder(settings.worktrees)
+    make_folder(folder)
+    verdicts = Verdicts(settings, folder)
+    verdicts.look_again()
+    return verdicts
 
 
 def base_commit(settings: LanderSettings) -> tuple[str, str]:
@@ -149,8 +155,7 @@ class _BaseCheck:
         (folder / GATED_REPOSITORY).write_bytes(os.fsencode(settings.worktrees.common))
         try:
             tree = self.begins()
-            verdicts = Verdicts(settings, folder)
-            verdicts.look_again()
+            verdicts = verdicts_here(settings)
         except GitError as error:
             return warn(NAME, printable(f"not checked: {error}", TEXT_CHARS))
         known = verdicts.find(tree)

@@ -181,9 +181,8 @@ def waits_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
     state = Path(worktrees.state_directory)
     waiting = [e.landing for e in RunDirectory(state).left_over()[1].retry_entries.values()]
     for add in filter(None, waiting):
-        from beads_workers.landing.left_branches import (
-            elsewhere,  # Most starts find nothing that waits.
-        )
+        # Imported here: most starts find nothing that waits.
+        from beads_workers.landing.left_branches import elsewhere
 
         if found := elsewhere(state, landing.branch, add.run_id):
             return fail("landing", f"{add.issue_id} waits to land, and {found[0]}", found[1])

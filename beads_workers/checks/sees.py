@@ -8,9 +8,8 @@ from __future__ import annotations
 import select
 import time
 from dataclasses import replace
-from pathlib import Path
 
-from beads_workers.checks.base import base_commit, lander_settings
+from beads_workers.checks.base import base_commit, lander_settings, verdicts_here
 from beads_workers.checks.plan import Progress
 from beads_workers.checks.rules import Check, misused, ok, warn
 from beads_workers.core.base.model import value
@@ -18,13 +17,12 @@ from beads_workers.core.base.settings import FleetSettings, Sight
 from beads_workers.core.base.text import printable
 from beads_workers.core.records.landing import LanderSettings
 from beads_workers.core.records.receipts import INDEPENDENT
-from beads_workers.landing.gate import VERDICTS, Verdicts
+from beads_workers.landing.gate import VERDICTS
 from beads_workers.landing.repository import landing_folder
 from beads_workers.landing.sees.leads import find_leads
 from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.sees.run import SAW_NOTHING, ProofProcess, kept, start_proof
 from beads_workers.worktrees.git import GitError, git
-from beads_workers.worktrees.places import make_folder
 
 NAME = "sees"
 LIFTED_BY = "--skip-base-check"
@@ -55,7 +53,7 @@ def check_sees(settings: LanderSettings, progress: Progress, *, waits: bool) -> 
     try:
         commit, _ = base_commit(settings)
         tree = git(settings.worktrees.common, "rev-parse", f"{commit}^{{tree}}").strip()
-        verdicts = _verdicts(settings)
+        verdicts = verdicts_here(settings)
         if (known := kept(verdicts, tree)) is not None:
             return Sighting(check_of(known, settings), known)
         base = verdicts.find(tree)
@@ -89,7 +87,7 @@ def known(settings: FleetSettings) -> Check | None:
         tree = git(lander.worktrees.common, "rev-parse", f"{commit}^{{tree}}").strip()
         # ``doctor`` makes no folders.
         is_there = (landing_folder(lander.worktrees) / VERDICTS).is_dir()
-        found = kept(_verdicts(lander), tree) if is_there else None
+        found = kept(verdicts_here(lander), tree) if is_there else None
         leads = find_leads(lander.worktrees, lander.verify or "")
     except (GitError, OSError) as error:
         return warn(NAME, printable(f"not checked: {error}", TEXT_CHARS))
@@ -120,14 +118,6 @@ def check_of(proof: Proof, settings: LanderSettings) -> Check:
         text = f"{command} passes on broken sources{took}: what lands is verified {INDEPENDENT}"
         return warn(NAME, printable(text, TEXT_CHARS))
     return ok(NAME, f"{command} tests the branch{took}")
-
-
-def _verdicts(settings: LanderSettings) -> Verdicts:
-    folder: Path = landing_folder(settings.worktrees)
-    make_folder(folder)
-    verdicts = Verdicts(settings, folder)
-    verdicts.look_again()
-    return verdicts
 
 
 def _wait(process: ProofProcess, progress: Progress, seconds: float | None) -> bool:

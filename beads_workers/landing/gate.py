@@ -420,7 +420,11 @@ class GatePlace:
             return GateResult(GateVerdict.NONE, elsewhere, self._tail(), took)
         if status == 0:
             return GateResult(GateVerdict.GREEN, "", "", took, runs, self.changed)
-        text, said = self._tail(), self._said()
+        from beads_workers.runtime.output import failure_in  # Most gates are green.
+
+        text = self._tail()
+        with open(self.log, "rb") as file:
+            said = failure_in(file.fileno(), str(self.path))
         short = shortage.why(text)
         how = _ended(status, self.settings.landing.rules.gate_timeout_seconds, short)
         untold = status is None or status < 0 or status >= 128 or status in NO_VERDICT
@@ -632,15 +636,6 @@ class GatePlace:
             # A proof leaves no bytecode of broken sources behind, and sees when sources are opened.
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
         return environment
-
-    def _said(self) -> str:
-        from beads_workers.core.base.failures import FailureReader  # Most gates are green.
-
-        reader = FailureReader(str(self.path))
-        with open(self.log, "rb") as file:
-            while data := file.read(1 << 20):
-                reader.feed(data)
-        return reader.reason()
 
     def _tail(self) -> str:
         with open(self.log, "rb") as file:

@@ -421,6 +421,20 @@ _COPY_BYTES = 1 << 20
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 
 
+def failure_in(descriptor: int, folder: str, at: int = 0) -> str:
+    """Return what a file says has failed, from the byte ``at`` on; paths are relative to
+    ``folder``."""
+    from beads_workers.core.base.failures import FailureReader  # Most steps succeed.
+
+    reader, before = FailureReader(folder), b""
+    with suppress(OSError):
+        while data := os.pread(descriptor, _COPY_BYTES, at):
+            if data != before:  # What prints one thing for ever says it once.
+                reader.feed(data)
+            at, before = at + len(data), data
+    return reader.reason()
+
+
 class ProgressFile:
     """File in which a step may report its progress, beside its output: the last line counts.
 
@@ -566,18 +580,10 @@ class AttemptOutput:
     def said(self, folder: str) -> str:
         """Return what the output says has failed, of all that is kept of it; paths are relative
         to ``folder``."""
-        from beads_workers.core.base.failures import FailureReader  # Most steps succeed.
-
-        reader, at = FailureReader(folder), self._start
         with suppress(OSError):  # As in ``end``.
             self.look(last=True)
-            at = self._start
-            before = b""
-            while data := os.pread(self.fd, _COPY_BYTES, at):
-                if data != before:  # What prints one thing for ever says it once.
-                    reader.feed(data)
-                at, before = at + len(data), data
-        return reader.reason()
+            return failure_in(self.fd, folder, self._start)
+        return ""
 
     def end(self, *, keep: bool = False) -> str:
         """End the output of a step; return its last bytes as text.

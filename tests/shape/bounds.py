@@ -36,15 +36,15 @@ BUDGET: Mapping[str, int] = {
     "agents": 2541,
     "attempts": 2517,
     "chaos": 1238,
-    "checks": 4483,
+    "checks": 4475,
     "cli": 8030,
     "conformance": 2616,
     "core": 13437,
     "demo": 738,
     "executors": 738,
     "integrations": 10469,
-    "landing": 4276,
-    "runtime": 8453,
+    "landing": 4272,
+    "runtime": 8455,
     "trackers": 3378,
     "ui": 7582,
     "views": 500,
@@ -52,7 +52,7 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 75_444
+GRANTED = 75_434
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
