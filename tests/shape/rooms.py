@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "heartbeats": (("heartbeat",), ("O-9.8-1",)),
     "pausing": (("pausing", "paused_with_a_queue"), ("O-9.10-1",)),
     "queueing": (("prefetch", "batch", "paused_with_a_queue"), ("O-9.5-1", "O-9.12-1")),
-    "telling": (("asides", "worker_status"), ()),
+    "telling": (("throttled_messages", "worker_status"), ()),
 }
 """By file: its own tests of the core, and the requirements of which it is all."""
 

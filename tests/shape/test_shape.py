@@ -21,8 +21,9 @@ from tests.shape.bounds import (
 )
 from tests.shape.circles import circles, circles_of, edges, is_part
 from tests.shape.figures import Source
-from tests.shape.journey import travel
+from tests.shape.journey import ROOT, travel
 from tests.shape.life import executed
+from tests.shape.rooms import ROOMS
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,14 @@ def test_a_room_grows_only_where_another_one_gives(room: str, package: list[Sour
     more = BUDGET[room] - rooms[room] + 1
     assert over_budget(rooms | {room: rooms[room] + more})
     assert over_budget(rooms | {"new": 1})
+
+
+def test_what_is_deleted_with_a_feature_is_there() -> None:
+    """Only ``.ci/run`` has the minutes to delete them (``scripts/shape --rooms all``)."""
+    there = {file.stem for file in (ROOT / "tests" / "core").glob("test_*.py")}
+    assert {f"test_{test}" for tests, _ in ROOMS.values() for test in tests} <= there
+    features = ROOT / "beads_workers" / "core" / "workers" / "features"
+    assert {file.stem for file in features.glob("*.py")} - {"__init__", "table"} == ROOMS.keys()
 
 
 def test_no_circle_is_new_and_none_grows(package: list[Source]) -> None:
