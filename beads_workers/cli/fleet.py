@@ -462,7 +462,11 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
             f" {night['failed']}{cost} ('beads-workers report' tells it all)"
         )
     from beads_workers.core.base.text import printable
+    from beads_workers.ui.words import GOES_ON
 
+    queue = last["queue"]
+    if goes_on := [f"{queue[key]} {words}" for key, words in GOES_ON.items() if queue[key]]:
+        print(f"start again: {', '.join(goes_on)}")
     for issue_id, why in over.items():
         print(printable(f"{issue_id}: {why}"))
     _show_what_is_left(last)

@@ -68,15 +68,12 @@ class PageAnswers:
             last = last_run(self._directory)
         if last is None:
             return {"fleet": "none"}
-        waiting = last["questions"], last.get("approvals", ())
-        queue = dict(zip(("questions", "awaiting_approval"), map(len, waiting), strict=True))
         return {
             "fleet": "lost" if last["exit_code"] is None else "ended",
             "run_id": last["run_id"],
             "project": last["project"],
             "state": "stopping",
-            "totals": {"done": last["closed"]},
-            "queue": queue | {"quarantined": len(last["quarantined"])},
+            "queue": last["queue"],
             "ended": {"exit_code": last["exit_code"]},
         }
 
@@ -219,7 +216,7 @@ class PageAnswers:
 
 SANDBOX = "sandbox allow-scripts allow-popups; frame-ancestors 'none'"
 
-BRIEF = ("run_id", "project", "state", "totals", "queue", "occupied", "ended")
+BRIEF = ("run_id", "project", "state", "queue", "ended")
 
 WHAT: Mapping[str, Callable[[PageAnswers, Query], Message | Body | None]] = {
     "attempt": PageAnswers.attempt,

@@ -85,6 +85,7 @@ class Ending:
 
     def recovered(self) -> None:
         """Begin to work, or wait for ``--start-at``: the earlier run is settled."""
+        self._parts.recovered = True
         if self._hours.is_early:
             self.move(RunStimulus.RECOVERED_EARLY, "--start-at")
         else:
@@ -117,7 +118,8 @@ class Ending:
             self._effects.note("error" if asked.exit_code else "info", asked.why)
         if self._parts.state not in (RunState.STOPPING, RunState.SETTLING):
             self._parts.reason = asked.reason
-        self.move(RunStimulus.DRAIN if asked.drain else RunStimulus.STOP, asked.reason)
+        reason = asked.why or asked.reason
+        self.move(RunStimulus.DRAIN if asked.drain else RunStimulus.STOP, reason)
 
     def consider(self) -> None:
         """Check after every event whether the run ends, or takes a step towards its end."""

@@ -37,7 +37,7 @@ def _written(run: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(ending, dict) or "ending" not in ending:
         return None  # Another version had other keys: the journal is read instead.
-    if "night" in ending:
+    if "queue" in ending:
         return ending
     more = _from_journal(run)  # The version before this one had fewer keys.
     return more if more is None else more | ending

@@ -59,7 +59,8 @@ def night_so_far(
             break
     night = ending["night"]
     spent = night["spent_usd"], night["tokens"], night["cut_attempts"]
-    return NightSoFar(night["first"], night["runs"], night["began_at"], *spent)
+    closed = night.get("closed", 0)
+    return NightSoFar(night["first"], night["runs"], night["began_at"], *spent, closed)
 
 
 def unread(directory: RunDirectory, night: NightSoFar) -> tuple[float, int]:

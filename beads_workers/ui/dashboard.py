@@ -11,6 +11,8 @@ from rich.console import Group
 from rich.text import Text
 
 from beads_workers.core.base.text import columns as width_of
+from beads_workers.core.base.text import printable
+from beads_workers.core.views.status import END_REASONS
 from beads_workers.ui import bindings
 from beads_workers.ui.agents import account, hours, spent
 from beads_workers.ui.issues import issues, quarantined
@@ -31,7 +33,7 @@ from beads_workers.ui.panels import (
     workers,
 )
 from beads_workers.ui.rows import Row, RowText, bar, sparkline
-from beads_workers.ui.time_text import clock, duration, elapsed
+from beads_workers.ui.time_text import clock, done_about, duration, elapsed, wall_clock
 from beads_workers.ui.viewer import (
     ATTEMPT,
     Fields,
@@ -41,7 +43,6 @@ from beads_workers.ui.viewer import (
     Screen,
     needing_you,
     rows_of,
-    wall_clock,
 )
 
 # --- head ----------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ def brief(
     """Return the head in one row. ``needs``: say what the rows below it would say, too."""
     queue = snapshot["queue"]
     state = snapshot["state"] if snapshot["running"] else "ended"
-    done, whole = _done_of(snapshot)
+    done, whole = queue["closed"], queue["total"]
     replay, narrow = screen.role is Role.REPLAY, columns < QUEUE_COLUMNS_SHORT
     row = Row(columns).add("" if narrow else " beads-workers", style="strong")
     row.add(" replay" if replay else "", style="time").add(" " if narrow else "  ")
@@ -118,7 +119,7 @@ def brief(
         row.add(f"  {need} need you (!)" if need else "", style="attention")
         of_these = f", {quarantined} {'quar.' if narrow else 'quarantined'}"
         row.add(of_these if quarantined else "", style="bad.strong")
-    end = _end(snapshot, age)
+    end = done_about(snapshot, age)
     row.add(f"  {end}" if width_of(end) + 2 <= row.room else "")
     up = elapsed(snapshot["uptime_seconds"] + (age if snapshot["running"] else 0.0))
     return row.fill(f"up {up} ".rjust(row.room) if row.room > len(up) + 5 else "").text()
@@ -157,6 +158,9 @@ def _fleet(snapshot: Fields, screen: Screen, age: float, columns: int) -> Text:
     age = age if running else 0.0
     state = snapshot["state"] if running else "ended"
     shown = f"{state}{hours(snapshot, age)}" if state in ("waiting", "running") else state
+    if state == "draining":
+        reason = snapshot["state_reason"] or ""
+        shown = f"draining ({printable(END_REASONS.get(reason, reason), max(12, columns // 3))})"
     role = " replay" if screen.role is Role.REPLAY else ""
     here = wall_clock(snapshot, age) if columns >= CLOCK_COLUMNS else None
     time_of_day = f"{clock(here, seconds=False)}  " if here is not None else ""
@@ -174,7 +178,7 @@ def _fleet(snapshot: Fields, screen: Screen, age: float, columns: int) -> Text:
 
 def _progress(snapshot: Fields, screen: Screen, age: float, columns: int) -> Text:
     queue = snapshot["queue"]
-    done, whole = _done_of(snapshot)
+    done, whole = queue["closed"], queue["total"]
     row = Row(columns).add(" ")
     row.add(bar(done / whole if whole else 0.0, columns // 5, unicode=screen.unicode), style="good")
     more = "+" if queue["ready_more"] else ""
@@ -184,7 +188,7 @@ def _progress(snapshot: Fields, screen: Screen, age: float, columns: int) -> Tex
     text = "not listed yet" if unknown else f"{done}/{whole}{more} closed"
     row.add(f"  {text}", 12 + 2 * digits, "strong")
     row.add(f"  {snapshot['rate_per_minute']:.1f}/min", 13)
-    row.add(_end(snapshot, age), END_COLUMNS)
+    row.add(done_about(snapshot, age), END_COLUMNS)
     done_over_time = snapshot["throughput"]["done"]
     return (
         row.add(" ")
@@ -195,29 +199,6 @@ def _progress(snapshot: Fields, screen: Screen, age: float, columns: int) -> Tex
 
 END_COLUMNS = 18
 """Columns of ``done about 03:40``, and of the least gap behind it."""
-
-
-def _end(snapshot: Fields, age: float) -> str:
-    """Return when all that is known will be done at this rate; "" if nothing tells."""
-    eta, now = snapshot["eta_seconds"], wall_clock(snapshot, age)
-    if eta is None or now is None or not snapshot["running"]:
-        return ""
-    at = now - age + eta
-    return f"done about {clock(max(at, now), now, seconds=False)}"
-
-
-NOT_CLOSED = (
-    *("ready", "running", "retrying", "blocked", "unclosed", "waiting_to_land", "on_hold"),
-    *("quarantined", "questions", "awaiting_approval"),
-)
-"""Counts of ``queue`` that are all issues which are known and not closed: what waits for a person
-is not done."""
-
-
-def _done_of(snapshot: Fields) -> tuple[int, int]:
-    """Return how many issues are closed, of how many that are known."""
-    queue, done = snapshot["queue"], snapshot["totals"]["done"]
-    return done, done + sum(queue[key] for key in NOT_CLOSED) + len(snapshot["occupied"])
 
 
 def _is_unasked(snapshot: Fields) -> bool:

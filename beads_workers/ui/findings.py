@@ -25,7 +25,7 @@ from beads_workers.core.views.history import (
     LandingHistory,
 )
 from beads_workers.ui.lines import start_again, with_budget
-from beads_workers.ui.time_text import clock
+from beads_workers.ui.time_text import clock, duration
 
 BUCKETS_MAX = 60
 """Maximum number of time steps: as many as one can tell apart in a chart."""
@@ -273,7 +273,10 @@ def next_steps(history: History) -> list[NextStep]:
     elif history.with_fate(Fate.WAITING_TO_LAND):
         steps.append(NextStep("beads-workers land", "lands what is done; so does a start"))
     elif history.with_fate(Fate.REQUEUED, Fate.UNFINISHED):
-        steps.append(NextStep(start, "goes on with what was requeued"))
+        also = f", and with {_not_begun(history)}" if history.not_begun else ""
+        steps.append(NextStep(start, f"goes on with what was requeued{also}"))
+    elif history.not_begun:
+        steps.append(NextStep(start, f"left: {_not_begun(history)}"))
     for each in decisions(history)[:NAMED_MAX]:
         asks = each.issue.fate is Fate.ASKED
         reason = f"asks: {each.issue.error}" if asks else "awaits approval: then approve or reject"
@@ -321,6 +324,18 @@ def decisions(history: History) -> list[Decision]:
             text = "\n".join(filter(None, (text, branch.landing.ahead)))
             found.append(Decision(branch.issue, text, f"{COMMAND} diff {_quoted(branch.issue)}"))
     return found
+
+
+def _not_begun(history: History) -> str:
+    """Return how many issues no attempt was made at, and what they may cost, by what others did."""
+    closed = [each for each in history.with_fate(Fate.CLOSED) if each.attempts]
+    money, text = money_of(history), f"{history.not_begun} not begun"
+    if not closed:
+        return text
+    share = history.not_begun / len(closed)
+    seconds = sum(each.seconds for each in closed) * share / max(1, history.start.workers)
+    dollars = f"${money.total.money * share:.2f} and " if money and money.total.money else ""
+    return f"{text}, about {dollars}{duration(seconds, units=1)}"
 
 
 COMMAND = "beads-workers"
@@ -551,6 +566,7 @@ def report(history: History) -> dict[str, Any]:
             "ending": how_it_ended(history),
             "exit_code": history.exit_code,
             "settled": history.settled,
+            "not_begun": history.not_begun,
             "began_at": history.began_at,
             "ended_at": None if history.state == "running" else history.began_at + history.seconds,
             "seconds": history.seconds,

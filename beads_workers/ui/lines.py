@@ -15,8 +15,8 @@ from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.core.views.status import END_REASONS
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
-from beads_workers.ui.time_text import clock, duration, moment
-from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS
+from beads_workers.ui.time_text import clock, done_about, duration, moment
+from beads_workers.ui.words import DID_NOT_LAND, NO_ERROR, OUTCOME_WORDS, QUEUE_WORDS
 
 # --- start again ---------------------------------------------------------------------------------
 
@@ -285,12 +285,12 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         f"fleet {shown['state']}{hours(shown)}, pid {shown['pid']},"
         f" {shown['source']} in {shown['project']}, up {duration(round(shown['uptime_seconds']))}"
     )
-    more = "+" if queue["ready_more"] else ""
+    more, estimate = "+" if queue["ready_more"] else "", done_about(shown)
+    counts = (f"{queue[key]} {words}" for key, words in QUEUE_WORDS.items() if queue[key])
     yield (
-        f"queue: {queue['ready']}{more} ready, {queue['running']} running,"
-        f" {queue['retrying']} waiting for a retry, {queue['blocked']} blocked,"
-        f" {queue['quarantined']} quarantined, {queue['unclosed']} unclosed"
-        + (f", {queue['waiting_to_land']} to land" if shown["landing"] else "")
+        f"issues: {queue['closed']}/{queue['total']}{more} closed"
+        + "".join(f", {each}" for each in counts)
+        + (f"; {estimate}" if estimate else "")
     )
     yield (
         f"totals: {totals['done']} done, {counted(totals['failed'], 'failed attempt')},"

@@ -265,7 +265,7 @@ def _finished(ended: rec.RunEnded, entry: Entry, board: Board) -> Notice:
     figures = f"closed {totals['done']}, failed attempts {totals['failed']}"
     figures += f", quarantined {totals['quarantined']}"
     figures += f", unclosed {unclosed}" if unclosed else ""
-    landed, unlanded = board.landings.landed, board.waiting_to_land_count
+    landed, unlanded = board.landings.landed, len(board.waiting_to_land)
     figures += f"; landed {landed} on {board.landings.branch}" if landed else ""
     figures += f"; waiting to land {unlanded}" if unlanded else ""
     used_up = board.agents.ledger.spent()
@@ -287,7 +287,7 @@ def _notice(event: str, text: str, at: float, board: Board, **others: Any) -> No
         "quarantined": totals["quarantined"],
         "unclosed": _unclosed(board),
         "landed": board.landings.landed,
-        "unlanded": board.waiting_to_land_count,
+        "unlanded": len(board.waiting_to_land),
         "spent_usd": round(spent.money, 6),
         "tokens": spent.tokens,
         "run_id": run.run_id if run else "",

@@ -22,7 +22,7 @@ from beads_workers.ui.agents import used
 from beads_workers.ui.attempt_view import actions, now
 from beads_workers.ui.lines import ended_text
 from beads_workers.ui.rows import CHOSEN, Row, named, rule
-from beads_workers.ui.time_text import clock, duration, elapsed
+from beads_workers.ui.time_text import clock, duration, elapsed, wall_clock
 from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS
 
 # --- rows ----------------------------------------------------------------------------------------
@@ -627,7 +627,7 @@ def _facts(
     fields, row = shown.row, Row(width)
     if shown.running:
         row.add(elapsed(fields["elapsed_seconds"] + age), TOOK_COLUMNS, "time", right=True)
-        if (now := viewer.wall_clock(snapshot, 0.0)) is not None and width >= NARROW_COLUMNS:
+        if (now := wall_clock(snapshot, 0.0)) is not None and width >= NARROW_COLUMNS:
             row.add(
                 f" since {clock(now - fields['elapsed_seconds'], now, seconds=False)}",
                 style="muted",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import calendar
 import math
 import time
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 HALF_DAY_SECONDS = 12 * 3600.0
 
@@ -62,3 +64,21 @@ def began_at(run_id: str | None) -> float | None:
         return float(calendar.timegm(time.strptime((run_id or "")[:15], "%Y%m%d-%H%M%S")))
     except ValueError:
         return None
+
+
+def wall_clock(snapshot: Mapping[str, Any], age: float) -> float | None:
+    """Return the epoch seconds of this moment of the run, which in a replay is in the past; None
+    if its id does not tell when it began. ``age``: seconds since the snapshot was made."""
+    began = began_at(snapshot["run_id"])
+    if began is None:
+        return None
+    return began + float(snapshot["uptime_seconds"]) + (age if snapshot["running"] else 0.0)
+
+
+def done_about(snapshot: Mapping[str, Any], age: float = 0.0) -> str:
+    """Return when all that is known will be closed at this rate: ``done about 03:40``; "" if
+    nothing tells."""
+    eta, now = snapshot["eta_seconds"], wall_clock(snapshot, age)
+    if eta is None or now is None or not snapshot["running"]:
+        return ""
+    return f"done about {clock(max(now - age + eta, now), now, seconds=False)}"

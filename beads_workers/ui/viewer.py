@@ -28,7 +28,6 @@ from beads_workers.ui.attempt_view import (
 )
 from beads_workers.ui.backlog import IssueBacklog, by_cause, entries, issue_rows
 from beads_workers.ui.lines import FOLDED_MIN
-from beads_workers.ui.time_text import began_at
 from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES
 
 
@@ -480,15 +479,6 @@ def _pinned(pin: Pin, view: AttemptView | None, snapshot: Fields) -> ShownAttemp
     known = (row for row in snapshot["quarantined"] if row["issue_id"] == pin.issue_id)
     row = next(known, {"issue_id": pin.issue_id, "error": ""})
     return ShownAttempt(pin.issue_id, pin.number, "", False, row, pin.run_id)
-
-
-def wall_clock(snapshot: Fields, age: float) -> float | None:
-    """Return the epoch seconds of this moment of the run, which in a replay is in the past; None
-    if its id does not tell when it began. ``age``: seconds since the snapshot was made."""
-    began = began_at(snapshot["run_id"])
-    if began is None:
-        return None
-    return began + float(snapshot["uptime_seconds"]) + (age if snapshot["running"] else 0.0)
 
 
 def needing_you(snapshot: Fields) -> list[str]:

@@ -135,18 +135,13 @@
     }
     if (fleet.state === "none") return ["still", "No fleet has run here yet. This page shows the first one."];
     if (shot?.state === "waiting") return ["still", `Waiting: the first attempt begins at ${moment(shot.hours.begins_at)}.`];
+    if (shot?.state === "draining") return ["warn", `Draining (${safe(REASONS[shot.state_reason] ?? shot.state_reason)}): what runs may finish, nothing new begins.`];
     if (shot?.state_reason && shot.state !== "running") return ["warn", `${shot.state}: ${safe(REASONS[shot.state_reason] ?? shot.state_reason)}`];
     return null;
   };
 
   // --- title, icon, notifications: also of a page in the background ----------------------------
-  // What is given up or waits for a person is not done, and stays in the sum.
-  const summed = (told) => {
-    const { totals: t, queue: q } = told;
-    const open = ["ready", "running", "retrying", "blocked", "unclosed", "waiting_to_land", "on_hold"].reduce((sum, key) => sum + (q[key] || 0), 0);
-    const person = q.quarantined + q.questions + q.awaiting_approval + (told.occupied?.length ?? 0);
-    return { done: t.done, all: t.done + open + person, person };
-  };
+  const summed = ({ queue: q }) => ({ done: q.closed, all: q.total, person: q.quarantined + q.questions + q.awaiting_approval + q.occupied });
   const TONES = { bad: "#a83a08", warn: "#b07800", live: "#1f5d99", good: "#3f7d3f" };
   const toneOf = (told) => {
     if (told.fleet === "lost") return "bad";
@@ -180,7 +175,7 @@
     try {
       const answer = await fetch("brief", { cache: "no-store" });
       const told = answer.ok ? await answer.json() : null;
-      if (document.hidden && told?.totals) drawTitle(told);
+      if (document.hidden && told?.queue) drawTitle(told);
     } catch { /* The server is away: what stands in the title stays until somebody looks. */ }
   }, BRIEF_MS);
 
@@ -206,11 +201,8 @@
     }
   };
 
-  const left = () => {
-    const q = shot.queue;
-    return q.ready + q.running + q.retrying + q.blocked + q.waiting_to_land;
-  };
-  const undecided = () => shot.queue.questions + shot.queue.awaiting_approval + shot.occupied.length;
+  const left = () => shot.queue.total - shot.queue.closed;
+  const undecided = () => shot.queue.questions + shot.queue.awaiting_approval + shot.queue.occupied;
   // When all that is known is done at this rate, in seconds since the epoch.
   const doneAt = () => (beganAt === null ? Date.now() / 1000 - age() : beganAt / 1000 + shot.uptime_seconds) + Math.max(shot.eta_seconds, age());
   const ends = () => (left() && shot.eta_seconds && isLive() ? `done about ${timeOf(doneAt())}` : "");
@@ -235,8 +227,8 @@
     const busy = shot.workers.filter((worker) => worker.issue_id !== null).length;
     const over = isOver(); // The last rate says nothing any more.
     const found = [
-      ["closed", count(t.done), q.unclosed ? `${count(q.unclosed)} still to be closed` : t.done ? "in the tracker" : "none yet", ""],
-      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : undecided() ? counted(undecided(), "waits for you", "wait for you") : "nothing to do") : ends() || (q.blocked ? `${count(q.blocked)} blocked` : "ready or running"), ""],
+      ["closed", count(q.closed), q.unclosed ? `${count(q.unclosed)} still to be closed` : q.closed ? "in the tracker" : "none yet", ""],
+      ["left", count(left()) + (q.ready_more ? "+" : ""), !left() ? (isUnasked() ? "not listed yet" : "nothing to do") : ends() || (undecided() ? counted(undecided(), "waits for you", "wait for you") : q.blocked ? `${count(q.blocked)} blocked` : "ready or running"), ""],
       ["working", `${count(busy)}`, shot.workers.length ? `of ${counted(shot.workers.length, "worker")}` : "everyone has left", ""],
       ["a minute", perMinute(over ? (60 * t.done) / Math.max(1, shot.uptime_seconds) : shot.rate_per_minute), over ? "closed, in the whole run" : "closed", ""],
       ["failed", count(t.failed), t.retried ? `${count(t.retried)} tried again` : "attempts", t.failed ? "warn" : ""],
@@ -266,10 +258,10 @@
   };
 
   const drawIssues = () => {
-    const { queue: q, totals: t } = shot;
+    const { queue: q } = shot;
     const parts = [
-      ["success", t.done, "closed"], ["retry", q.waiting_to_land, "to land"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
-      ["cancelled", q.ready, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["question", undecided(), "waiting for you"], ["error", q.quarantined, "quarantined"],
+      ["success", q.closed, "closed"], ["retry", q.waiting_to_land + q.unclosed, "to land or to close"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
+      ["cancelled", q.ready + q.settling, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["question", undecided(), "waiting for you"], ["error", q.quarantined, "quarantined"],
     ];
     const whole = parts.reduce((sum, part) => sum + part[1], 0) || 1;
     let at = 0;

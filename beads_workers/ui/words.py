@@ -62,6 +62,28 @@ def fate_count(count: int, fate: str) -> str:
     return f"{count:,} {words}"
 
 
+QUEUE_WORDS = {
+    "running": "running",
+    "ready": "ready",
+    "retrying": "waiting for a retry",
+    "settling": "settling",
+    "blocked": "blocked",
+    "waiting_to_land": "to land",
+    "unclosed": "unclosed",
+    "questions": "asking you",
+    "awaiting_approval": "awaiting approval",
+    "occupied": "waiting until you leave",
+    "on_hold": "on hold",
+    "quarantined": "quarantined",
+}
+"""Words for the counts of ``queue`` in ``status``, whose sum is the issues that are not closed."""
+
+GOES_ON = {"running": "in progress"} | {
+    key: QUEUE_WORDS[key]
+    for key in ("ready", "retrying", "settling", "waiting_to_land", "unclosed")
+}
+"""Of these, the ones that another start goes on with, after a run."""
+
 DID_NOT_LAND = "did not land"
 """What became of a finished branch that was refused: its issue is quarantined, or goes back."""
 

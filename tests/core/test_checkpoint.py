@@ -114,7 +114,7 @@ def test_a_report_counts_what_it_can_no_longer_tell_and_keeps_what_still_ran() -
     end = Entry(rec.Finished("b", "W1", 1, "r2", "success", "finish"), BEGAN_AT + 17.0, 17.0)
     history = fold([*after(entries), end], settled=False)
     assert history is not None
-    counts = Resumed(2, claims=2, done=1, spent=Spend(), found=Spend())
+    counts = Resumed(2, claims=2, done=1, closed=1, spent=Spend(), found=Spend())
     assert history.dropped == counts and history.dropped_seconds == 7.0
     assert [(a.issue_id, a.began, a.ended) for a in history.attempts] == [("b", 7.0, 17.0)]
     assert [i.issue_id for i in history.with_fate(Fate.UNCLOSED)] == ["b"]

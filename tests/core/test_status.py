@@ -11,6 +11,7 @@ from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.policy import Policy
 from beads_workers.core.base.source import Result
 from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.core.requests.release import ReleaseAskedFor
 from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.schedule import events as ev
@@ -164,7 +165,8 @@ def test_a_snapshot_fits_a_connection_however_much_went_wrong() -> None:
         ):
             play.board.apply(rec.Entry(record, EPOCH, 1.0))
     found = shown(play)
-    assert found["queue"]["quarantined"] == 3000 + limits.RECENT_MAX
+    assert found["queue"]["quarantined"] == 3000
+    assert found["queue"]["running"] == limits.RECENT_MAX, "quarantined, and begun again"
     newest = found["quarantined"][-1]["issue_id"]
     assert newest == issue_id and f"logs {newest};" in found["needs"][-1]["remedy"]
     assert len(json.dumps({"snapshot": found})) < limits.OUTBOX_BYTES_MAX
@@ -249,13 +251,30 @@ def test_a_worker_that_died_is_about_to_start_again_and_one_that_ends_with_the_r
     assert [row["state"] for row in shown(play)["workers"]] in ([], ["stopping"])
 
 
+def close_in(board: Board, issue_id: str, elapsed: float) -> None:
+    """An attempt that ends well, and the close of its issue."""
+    done = rec.Finished(issue_id, "W1", 1, f"r-{issue_id}", "success", "finish")
+    for record in (done, rec.SettledRecord(issue_id, "close", "applied")):
+        board.apply(rec.Entry(record, EPOCH + elapsed, elapsed))
+
+
+def test_an_attempt_that_awaits_approval_is_no_closing() -> None:
+    board = Board()
+    receipt = Receipt("done", branch="bw/a", base="b", head="h", commits=("h",))
+    done = rec.Finished("a", "W1", 1, "r", "success", "land", receipt=receipt, awaits=True)
+    for record in (rec.RunChanged("running"), rec.Listed((0, 0, 8, 0, 0)), done):
+        board.apply(rec.Entry(record, EPOCH, 60.0))
+    found = status(board, 70.0)
+    assert (found["queue"]["total"], found["queue"]["closed"]) == (9, 0)
+    assert (found["rate_per_minute"], found["eta_seconds"]) == (0.0, None)
+
+
 def test_the_rate_is_that_of_the_last_two_hundred_however_soon_they_came() -> None:
     board = Play().board
     assert status(board, 1.0)["rate_per_minute"] == 0.0
 
     def done_at(elapsed: float, number: int) -> None:
-        record = rec.Finished(f"i{number}", "W1", 1, f"r{number}", "success", "finish")
-        board.apply(rec.Entry(record, EPOCH + elapsed, elapsed))
+        close_in(board, f"i{number}", elapsed)
 
     for number in range(5):
         done_at(1.0 + 0.001 * number, number)
@@ -269,8 +288,7 @@ def test_the_rate_is_that_of_the_last_two_hundred_however_soon_they_came() -> No
 def test_the_rate_falls_after_the_last_work_but_not_while_many_are_at_it() -> None:
     board = Play().board
     for number in range(8):
-        record = rec.Finished(f"i{number}", "W1", 1, f"r{number}", "success", "finish")
-        board.apply(rec.Entry(record, EPOCH + 60.0 * number, 60.0 * number))
+        close_in(board, f"i{number}", 60.0 * number)
     assert status(board, 430.0)["rate_per_minute"] == 1.1, "one a minute"
     assert status(board, 4020.0)["rate_per_minute"] == 0.1, "three in an hour at most"
     for number in range(8):
@@ -283,8 +301,8 @@ def test_the_rate_falls_after_the_last_work_but_not_while_many_are_at_it() -> No
 def test_no_end_is_foretold_in_a_pause_nor_while_the_tracker_fails() -> None:
     def told(*records: rec.Record) -> float | None:
         board = Play().board
-        done = rec.Finished("a", "W1", 1, "r1", "success", "finish")
-        for record in (rec.RunChanged("running"), rec.Listed((9, 0, 0, 0, 0)), done, *records):
+        close_in(board, "a", 1.0)
+        for record in (rec.RunChanged("running"), rec.Listed((9, 0, 0, 0, 0)), *records):
             board.apply(rec.Entry(record, EPOCH + 1.0, 1.0))
         eta: float | None = status(board, 5.0)["eta_seconds"]
         return eta

@@ -60,9 +60,9 @@ def test_without_a_run_a_night_begins(tmp_path: Path) -> None:
 def test_a_start_goes_on_with_the_runs_before_it_and_their_money(tmp_path: Path) -> None:
     write(tmp_path, "r1", NightSoFar())
     first = so_far(tmp_path)
-    assert first == NightSoFar("r1", 1, BEGAN_AT, 0.5, 100)
+    assert first == NightSoFar("r1", 1, BEGAN_AT, 0.5, 100, closed=1)
     write(tmp_path, "r2", first)
-    assert so_far(tmp_path) == NightSoFar("r1", 2, BEGAN_AT, 1.0, 200)
+    assert so_far(tmp_path) == NightSoFar("r1", 2, BEGAN_AT, 1.0, 200, closed=2)
     (tmp_path / "runs" / "r3").mkdir()  # It was refused.
     assert so_far(tmp_path).runs == 2
     assert runs_of_night(RunDirectory(tmp_path), "r2") == ["r1", "r2"]

@@ -26,6 +26,8 @@ from beads_workers.core.records.journal import (
     encode,
 )
 from beads_workers.core.schedule.effects import RetryDue
+from beads_workers.core.views.snapshot import Board
+from tests.support.totals import SteadyTotal
 
 Facts = Mapping[str, Any]
 """The projection: one issue, as names and values."""
@@ -52,6 +54,7 @@ class DoubleRun:
         self._began = began
         self.issues = Issues()
         self._touched: set[str] = set()
+        self._totals = SteadyTotal(Board(issues=self.issues))
 
     def applied(self, entry: Entry) -> None:
         """The next record of the run; it is taken as whoever comes later reads it."""
@@ -60,11 +63,13 @@ class DoubleRun:
         read = decode(encode(entry))
         assert read is not None
         change = self.issues.apply(read)
+        self._totals.show(read, change)
         if change is not None:
             self._touched.add(change.issue.issue_id)
 
     def believed(self, core: Orchestrator, now: float, *, whole: bool = False) -> None:
         """Raises ``Disagreement``. ``whole``: all issues, not only those of the last records."""
+        self._totals.look(now - self._began)
         parts = core._parts
         asked: Iterable[str] = self._touched
         if whole:

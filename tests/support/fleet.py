@@ -19,8 +19,10 @@ from typing import Any, Protocol, TypeVar
 
 from beads_workers.core.base.model import IssueId
 from beads_workers.runtime import sessions
+from beads_workers.runtime.journal_file import read_journal
 from beads_workers.runtime.run_directory import RunDirectory
 from tests.support import warm
+from tests.support.totals import is_steady
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
@@ -225,6 +227,7 @@ class Fleet:
         directory = RunDirectory(self.state_directory)
         assert not directory.control_socket.exists()
         assert not directory.is_locked(), "the run directory is still locked"
+        is_steady(read_journal(self.run_folder / "journal.jsonl"))
         run_id = self.run_folder.name
         until(lambda: not directory.is_alive(run_id), 10, "something of the run still lives")
         busy = {i: s for i, s in self.project.read_all().items() if s[0] == "in_progress"}

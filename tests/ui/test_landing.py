@@ -105,7 +105,7 @@ def test_while_it_runs_the_gates_are_told_with_their_trains() -> None:
 
 def test_status_names_a_refused_branch_once_and_counts_what_is_to_land() -> None:
     said = list(status_lines(after(*night())))
-    assert "0 unclosed, 1 to land" in "\n".join(said)
+    assert "issues: 3/5 closed, 1 to land, 1 quarantined" in "\n".join(said)
     assert [line for line in said if "its branch conflicts" in line] == [REFUSED]
     assert not any("landing" in line for line in status_lines(after()))
 

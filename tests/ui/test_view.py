@@ -326,13 +326,16 @@ def test_the_hours_of_a_run_stand_beside_its_state() -> None:
     assert "until" not in lines(after())[0]
 
 
+CLOSED = rec.SettledRecord("app-9", "close", "applied")
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_a_time_of_day_says_when_it_is_done(columns: int) -> None:
     def clock(seconds: float) -> str:
         began = calendar.timegm((2026, 11, 21, 3, 15, 0))
         return time.strftime("%H:%M", time.localtime(began + seconds))
 
-    records = [*fleet(1), rec.Listed((120, 0, 0, 0, 0)), ended("app-9")]
+    records = [*fleet(1), rec.Listed((120, 0, 0, 0, 0)), ended("app-9"), CLOSED]
     snapshot = after(*records)
     assert snapshot["eta_seconds"] > 600
     first, second = lines(snapshot, columns=columns, age=50.0)[:2]
@@ -522,6 +525,7 @@ def test_what_an_account_refused_is_back_and_has_not_failed() -> None:
 
 def test_nothing_is_foretold_while_every_account_is_closed() -> None:
     done = [rec.Listed((0, 12, 0, 0, 0)), rec.Claimed("app-2", "B"), ended("app-2")]
+    done.append(rec.SettledRecord("app-2", "close", "applied"))
     run = [replace(agents_at_work()[0], agents=("claude",)), *agents_at_work()[1:], *done]
     assert after(*run)["eta_seconds"] is not None
     assert after(*run, closed())["eta_seconds"] is None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from beads_workers.core.records.issues import Place
 from beads_workers.core.views.snapshot import Board
 from beads_workers.core.views.status import Frames, status
 from beads_workers.ui.lines import ended_text
@@ -76,7 +77,7 @@ def test_time_alone_sends_next_to_nothing() -> None:
     entries = sorted(night(900, 100).entries, key=lambda entry: entry.elapsed)
     for entry in entries[: len(entries) // 2]:
         board.apply(entry)
-    assert board.running > 50
+    assert board.places()[Place.RUNNING] > 50
     first, second = (told.add(status(board, board.elapsed + late)) for late in (1.0, 8.25))
     assert len(json.dumps(delta(first, second))) < 150 < len(json.dumps(first)) / 100
 

@@ -24,6 +24,8 @@ class NightSoFar:
     tokens: int = 0
     # How many of their agents were killed, whose last answer is not in ``money`` and ``tokens``.
     cut: int = 0
+    # How many issues they closed.
+    closed: int = 0
 
 
 def run_of(request_id: str) -> str:

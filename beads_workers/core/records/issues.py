@@ -43,6 +43,29 @@ class Standing(Key):
     UNCLOSED = "its work is done; a close is pending"
 
 
+class Place(Key):
+    """Where an issue is counted: each is in one place. The values are those of ``queue`` in
+    ``status --json``."""
+
+    READY = "ready"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SETTLING = "settling"
+    """Nobody's, once the tracker has answered to a write."""
+    QUARANTINED = "quarantined"
+    QUESTIONS = "questions"
+    AWAITING_APPROVAL = "awaiting_approval"
+    ON_HOLD = "on_hold"
+    OCCUPIED = "occupied"
+    UNCLOSED = "unclosed"
+    WAITING_TO_LAND = "waiting_to_land"
+
+
+WAIT_FOR_PERSON = (
+    *(Place.QUARANTINED, Place.QUESTIONS, Place.AWAITING_APPROVAL, Place.ON_HOLD, Place.OCCUPIED),
+)
+"""Places from which only a person takes an issue."""
+
 OUT = (Standing.QUARANTINED, Standing.ASKED)
 """Standings of issues that are blocked in the tracker until a person does something."""
 
@@ -114,6 +137,18 @@ class Issue:
     def shelved(self) -> bool:
         """Whether its close is pending, and an earlier run has blocked it in nobody's name."""
         return self.state is IssueState.CLOSING and self.landing is not None
+
+    @property
+    def place(self) -> Place | None:
+        """Where it is counted; None if anybody may take it, or it is over: the tracker counts the
+        first."""
+        if (place := _PLACES.get(self.state)) is not None:
+            awaits = place is Place.WAITING_TO_LAND and self.landing and self.landing.awaits
+            return Place.AWAITING_APPROVAL if awaits else place
+        if self.state in (IssueState.CLOSED, IssueState.FOREIGN):
+            return None
+        kept = _KEPT.get(self.standing)
+        return kept or (Place.SETTLING if self.pending is not None else None)
 
     @property
     def quarantine_note(self) -> str:
@@ -510,7 +545,9 @@ class Issues:
         if asked:
             issue.standing = Standing.OPEN
         elif issue.standing in (Standing.COOLING, Standing.QUARANTINED):
-            issue.standing, issue.due = Standing.COOLING, entry.elapsed
+            cooled = issue.standing is Standing.COOLING and issue.due < entry.elapsed
+            issue.standing = Standing.COOLING
+            issue.due = issue.due if cooled else entry.elapsed
         if issue.state in _NOBODYS:
             # A refund does not lift a person's hold.
             issue.entries = [] if asked else _holds(issue)
@@ -860,6 +897,24 @@ _DONE = (
     IssueState.CLOSING,
 )
 _NOBODYS = (IssueState.ENQUEUED, IssueState.QUARANTINED)
+_PLACES = {
+    IssueState.CLAIMED: Place.READY,
+    IssueState.DELEGATING: Place.READY,
+    IssueState.RUNNING: Place.RUNNING,
+    IssueState.ORPHANED: Place.RUNNING,
+    IssueState.LANDING: Place.WAITING_TO_LAND,
+    IssueState.SHELVING: Place.WAITING_TO_LAND,
+    IssueState.SHELVED: Place.WAITING_TO_LAND,
+    IssueState.CLOSING: Place.UNCLOSED,
+}
+_KEPT = {
+    Standing.COOLING: Place.RETRYING,
+    Standing.QUARANTINED: Place.QUARANTINED,
+    Standing.ASKED: Place.QUESTIONS,
+    Standing.ON_HOLD: Place.ON_HOLD,
+    Standing.OCCUPIED: Place.OCCUPIED,
+}
+"""Places of issues that nobody works on, by why they are not taken."""
 _REQUEUED = (IssueState.RELEASING, Standing.COOLING)
 _VERDICTS = {
     _FINISH: (IssueState.CLOSING, Standing.OPEN),

@@ -702,6 +702,8 @@ class Resumed(Record):
     retried: int = 0
     lost: int = 0
     quarantined: int = 0
+    # Number of issues that were closed, those that an earlier run had done among them.
+    closed: int = 0
     # ``spent`` and ``found``: what agents used, as in ``money.Ledger``; None in older journals.
     spent: Spend | None = None
     found: Spend | None = None

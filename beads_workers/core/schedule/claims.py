@@ -189,8 +189,9 @@ class ClaimScheduler:
         self._heed_landing()
         if self._parts.state is RunState.RUNNING and self._parts.preparation.room() == 0:
             self._tasks.requeue_unsent()
-        off = (RunState.RECOVERING, RunState.ENDED)
-        if round_trips.busy or round_trips.resting or self._parts.state in off:
+        if round_trips.busy or round_trips.resting or not self._parts.recovered:
+            return
+        if self._parts.state is RunState.ENDED:
             return
         want = self._want()
         take = want if want > 0 or self._recheck or self._listing_due() else None
@@ -386,9 +387,11 @@ class ClaimScheduler:
         discovered = taken.discovered[: limits.DISCOVERED_MAX]
         held, holders = self._held(taken)
         listed = Listed(tuple(counts), taken.more, blocked, discovered, held, holders)
-        if listed != self._parts.listed:
+        # Also an equal listing is news: it counts the issues that have come back meanwhile.
+        if listed != self._parts.listed or self._effects.moved:
             self._parts.listed = listed
             self._effects.write(listed)
+            self._effects.moved = False
 
     def _held(self, taken: Taken) -> tuple[tuple[str, ...], tuple[str, ...]]:
         before = self._parts.listed

@@ -104,6 +104,8 @@ class Effects:
         self.boot = now if boot is None else boot
         self.timers = Timers[Hashable]()
         self.issues = Issues()
+        self.moved = False
+        """Whether a record has changed an issue since somebody set this to False."""
         self.epoch = epoch
         self._boot_epoch = epoch - self.boot
         self._commands: list[Command] = []
@@ -142,7 +144,7 @@ class Effects:
         change = self.issues.apply(entry) if type(record) in ABOUT_ISSUES else None
         if change is None:
             return Write(entry)
-        issue = change.issue
+        self.moved, issue = True, change.issue
         if issue.standing is Standing.COOLING and issue.due > self.now:
             self.timers.set(RetryDue(issue.issue_id), issue.due)
         elif change.stood is Standing.COOLING:

@@ -52,6 +52,8 @@ class Parts:
     state: RunState = RunState.RECOVERING
     # Why the run is in this state.
     state_reason: str = ""
+    recovered: bool = False
+    """Whether what earlier runs left is in our journal: only then is the tracker asked for more."""
     # The reason of the coming SHUTDOWN.
     reason: str = "user_requested"
     # The last listing; kept by ``ClaimScheduler``.

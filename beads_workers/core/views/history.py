@@ -242,6 +242,8 @@ class History:
     waits: tuple[Interval, ...] = ()
     # Usage that this run found of attempts of earlier runs, by request id.
     found: Mapping[str, Receipt] = field(default_factory=dict)
+    # How many issues were ready or blocked at the end, of which no attempt was made.
+    not_begun: int = 0
     # The runs of a night, the oldest first; empty for a single run.
     runs: tuple[History, ...] = ()
 
@@ -524,7 +526,13 @@ class _WholeRun(Board):
             waits=(*self.waits, *([self.wait] if self.wait else [])),
             limits=tuple(sorted((*self.limits, *self.closed.values()), key=lambda i: i.began)),
             found=self.found,
+            not_begun=self._not_begun(),
         )
+
+    def _not_begun(self) -> int:
+        tried = {attempt.issue_id for attempt in self.attempts}
+        back = sum(issue_id not in tried for issue_id in self.unlisted)
+        return back + sum(self.listed.by_priority) + self.listed.blocked
 
     def _has_landings(self) -> bool:
         return bool(self.landings.branch) or any(i.landing for i in self.histories.values())

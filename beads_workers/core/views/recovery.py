@@ -464,7 +464,9 @@ def resumed(board: Board, segment: int) -> Resumed:
     """Return the counts of a run so far."""
     ledger = board.agents.ledger
     spent, found = replace(ledger.total), replace(ledger.found_earlier)
-    return Resumed(segment, board.claims, **board.totals, spent=spent, found=found)
+    return Resumed(
+        segment, board.claims, **board.totals, closed=board.closings, spent=spent, found=found
+    )
 
 
 # --- spool replay --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ issues it shares: both show the same. ``core.views.status`` turns a board into J
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
 from beads_workers.core.base import limits
@@ -15,7 +15,7 @@ from beads_workers.core.base.model import value
 from beads_workers.core.base.states import IssueState
 from beads_workers.core.base.wire import Progress, Status
 from beads_workers.core.records import journal as rec
-from beads_workers.core.records.issues import Issue, Issues, Standing, Transition
+from beads_workers.core.records.issues import Issue, Issues, Place, Standing, Transition
 from beads_workers.core.records.journal import Entry, Resumed
 from beads_workers.core.records.landing import Add, turn
 from beads_workers.core.records.receipts import Receipt
@@ -280,7 +280,7 @@ class ShownTrouble:
     failures: int
 
 
-_TO_LAND = (IssueState.LANDING, IssueState.SHELVED)
+_TO_LAND = (IssueState.LANDING, IssueState.SHELVING, IssueState.SHELVED)
 
 
 @dataclass(slots=True)
@@ -299,8 +299,14 @@ class Board:
     issues: Issues = field(default_factory=Issues)
     listed: rec.Listed = field(default_factory=rec.Listed)
     requeued: dict[str, None] = field(default_factory=dict)
-    unlisted: set[str] = field(default_factory=set)
-    """Those of ``requeued`` that went back since the tracker was listed last."""
+    unlisted: dict[str, float] = field(default_factory=dict)
+    """Issues that may be taken, of which the last listing cannot have told, and since when; 0 if
+    the tracker knew it before any listing that follows."""
+    listed_from: float = 0.0
+    """When the last listing was asked for, in elapsed seconds of the run."""
+    closings: int = 0
+    """Number of issues that were closed in this run, those that an earlier one had done among
+    them."""
     given_up: dict[str, str] = field(default_factory=dict)
     """Workers of ours that are not started again, with the reason."""
     workers_peak: int = 0
@@ -324,15 +330,30 @@ class Board:
         """Return how many tasks were sent, and wait for their worker to end others."""
         return sum(len(row.prefetched) for row in self.workers.values())
 
+    def places(self) -> Counter[Place]:
+        """Return how many of the issues that this run knows are where. What the tracker listed as
+        ready or blocked is not among them, and what came back since is.
+
+        The sum changes only with an answer of the tracker's."""
+        places = Counter(
+            place
+            for issue in self.issues.known.values()
+            if (place := issue.place) is not None and not self._is_listed(issue, place)
+        )
+        prefetched = self.prefetched()
+        places[Place.READY] += len(self.unlisted) + prefetched
+        places[Place.RUNNING] -= prefetched
+        return places
+
+    def _is_listed(self, issue: Issue, place: Place) -> bool:
+        """Return whether the last listing counts it: it had cooled down by then."""
+        listed = issue.state is IssueState.ENQUEUED and issue.due < self.listed_from
+        return listed and place is Place.RETRYING
+
     @property
     def unsent(self) -> int:
         """Number of issues that are claimed, and with no worker yet."""
         return self.issues.count(IssueState.CLAIMED, IssueState.DELEGATING)
-
-    @property
-    def running(self) -> int:
-        """Number of issues that are with a worker, or with a disconnected one that may live."""
-        return self.issues.count(IssueState.RUNNING, IssueState.ORPHANED)
 
     @property
     def orphaned(self) -> list[Issue]:
@@ -365,19 +386,11 @@ class Board:
     @property
     def waiting_to_land(self) -> list[Issue]:
         """Done issues with a branch that is to land, by priority, then by their ends."""
-        if not self.waiting_to_land_count:
+        if not self.issues.count(*_TO_LAND):
             return []
-        found = [
-            issue
-            for issue in self.issues.known.values()
-            if issue.state in _TO_LAND and issue.standing is not Standing.AWAITS_APPROVAL
-        ]
+        known = self.issues.known.values()
+        found = [issue for issue in known if issue.place is Place.WAITING_TO_LAND]
         return sorted(found, key=lambda issue: turn(issue.landing or Add("", 0, "", "", "")))
-
-    @property
-    def waiting_to_land_count(self) -> int:
-        """Number of issues that are done and have not landed, but await no approval."""
-        return self.issues.count(*_TO_LAND) - len(self.awaiting)
 
     @property
     def refused(self) -> list[Issue]:
@@ -419,7 +432,9 @@ class Board:
                 self.counters.round_trip_ended(entry.elapsed)
             case rec.Listed() as listed:
                 self.listed = listed
-                self.unlisted.clear()
+                # A push source tells of no round trips: they take a moment.
+                self.listed_from = self.activity.asking.since or entry.elapsed
+                self.unlisted = {i: at for i, at in self.unlisted.items() if at > self.listed_from}
             case rec.SourceTrouble() | rec.SourceRecovered() as source:
                 self._source(source, entry.elapsed)
             case rec.Noted():
@@ -429,6 +444,7 @@ class Board:
                 self._about_run(entry)
 
     def _about_issue(self, entry: Entry, change: Transition) -> None:
+        self._came_back(entry, change)
         match entry.record:
             case rec.Started() as started:
                 self.counters.started += 1
@@ -441,9 +457,8 @@ class Board:
             case rec.Claimed(issue_id):
                 self.claims += 1
                 self.requeued.pop(issue_id, None)
-                self.unlisted.discard(issue_id)
             case rec.SettledRecord() as settled:
-                self._settled(settled, change)
+                self._settled(settled, change, entry.elapsed)
             case rec.UsageFound():
                 self.agents.apply(entry.record)
             case rec.BranchLanded() | rec.LandingEnded():
@@ -472,7 +487,7 @@ class Board:
             case rec.DegradedEnded(what):
                 self.degraded.pop(what, None)
             case Resumed() as resumed:
-                self.claims = resumed.claims
+                self.claims, self.closings = resumed.claims, resumed.closed
                 self.notes.append(replace(entry, record=rec.Noted("info", resumed.text)))
                 self.totals = {name: getattr(entry.record, name) for name in self.totals}
                 if resumed.spent and resumed.found:
@@ -529,7 +544,7 @@ class Board:
         return self.state in ("recovering", "waiting", "running", "paused")
 
     def _finished(self, finished: rec.Finished, title: str, entry: Entry) -> None:
-        issue_id, elapsed = finished.issue_id, entry.elapsed
+        issue_id = finished.issue_id
         self.counters.finished(finished)
         receipt = finished.receipt
         self.activity.last.append(EndedAttempt(finished, title, entry.at, receipt))
@@ -541,8 +556,6 @@ class Board:
             row.done += success
             row.failed += not success and finished.outcome not in ("cancelled", "retry", "question")
         if success:
-            self.recent_done.append(elapsed)
-            self.activity.throughput.add(elapsed)
             return
         if finished.outcome in ("error", "timeout", "lost", "not_found"):
             self.totals["failed"] += 1
@@ -558,20 +571,39 @@ class Board:
         if isinstance(entry.record, rec.LandingEnded) and entry.record.verdict == "quarantined":
             self.totals["quarantined"] += 1
 
-    def _settled(self, settled: rec.SettledRecord, change: Transition) -> None:
+    def _settled(self, settled: rec.SettledRecord, change: Transition, elapsed: float) -> None:
         self.counters.settlement(settled)
         done = change.before is IssueState.CLOSING and change.stood is not Standing.UNCLOSED
         # A reopening that finds it closed: somebody else's work, or an earlier run's.
         found_closed = settled.result == "found_closed" and settled.action != "reopen"
         if found_closed or (settled.action == "close" and done):
             self.totals["done"] += settled.result != "not_ours"
+            self.recent_done.append(elapsed)
+            self.activity.throughput.add(elapsed)
         if found_closed and change.end is not None:
             self._done_after_all(change.end, change.stood)
         # A failed job that goes back to its sender is not open for anybody to take.
         handed_back = change.end is not None and change.end.verdict == "hand_back"
         if settled.action == "release" and settled.result == "applied" and not handed_back:
             self.requeued[settled.issue_id] = None
-            self.unlisted.add(settled.issue_id)
+        self.closings += change.issue.state is IssueState.CLOSED and settled.action != "reopen"
+
+    def _came_back(self, entry: Entry, change: Transition) -> None:
+        """Note an issue that may be taken from now on, or may not any more."""
+        issue, place = change.issue, change.issue.place
+        settled = isinstance(entry.record, rec.SettledRecord)
+        cooled = change.stood is Standing.COOLING and issue.due < self.listed_from
+        was_open = change.before is IssueState.ENQUEUED and (
+            change.stood is Standing.OPEN or cooled
+        )
+        # A failed job that goes back to its sender is not open for anybody to take.
+        handed_back = settled and change.end is not None and change.end.verdict == "hand_back"
+        is_open = issue.state is IssueState.ENQUEUED and not handed_back
+        if not is_open or (place is not None and not self._is_listed(issue, place)):
+            self.unlisted.pop(issue.issue_id, None)
+        elif settled or not was_open:
+            # A round trip settles before it lists.
+            self.unlisted[issue.issue_id] = 0.0 if settled else entry.elapsed
 
     def _done_after_all(self, end: rec.Finished, stood: Standing) -> None:
         """Correct the totals: a worker that died without a word had done the issue.

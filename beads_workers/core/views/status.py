@@ -14,7 +14,13 @@ from beads_workers.core.base.model import FLEETS
 from beads_workers.core.base.night import NightSoFar
 from beads_workers.core.base.text import asked_in_one_line, counted, printable, some
 from beads_workers.core.records import journal as rec
-from beads_workers.core.records.issues import Issue, Standing, Transition
+from beads_workers.core.records.issues import (
+    WAIT_FOR_PERSON,
+    Issue,
+    Place,
+    Standing,
+    Transition,
+)
 from beads_workers.core.records.journal import CallEnded, CallStarted, Entry
 from beads_workers.core.records.landing import ahead_text
 from beads_workers.core.views import snapshot
@@ -55,13 +61,11 @@ SHOWN_STATES = {
 def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     """Return the JSON of ``status --json``; ``elapsed``: seconds of the run now."""
     run = board.run
-    prefetched = board.prefetched()
-    ready = sum(board.listed.by_priority) + board.unsent + prefetched + _given_back(board)
-    running, retrying = board.running - prefetched, board.retrying
+    queue = _queue(board, elapsed)
     quarantined = board.issues.standing(Standing.QUARANTINED)
-    rate = _rate_per_minute(board, elapsed, running)
-    left = ready + running + len(retrying) + board.listed.blocked
-    accounts = board.agents.accounts(ready, board.began_at + elapsed)
+    rate = _rate_per_minute(board, elapsed, queue["running"])
+    left = queue["total"] - queue["closed"] - sum(queue[each.value] for each in WAIT_FOR_PERSON)
+    accounts = board.agents.accounts(queue["ready"], board.began_at + elapsed)
     return {
         "running": board.ended is None,
         "pid": run.pid if run else None,
@@ -77,7 +81,7 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "uptime_seconds": round(elapsed, 3),
         "workers": [_worker(row, elapsed) for row in _in_order(board)],
         "workers_peak": board.workers_peak,
-        "queue": _queue(board, elapsed, ready, running),
+        "queue": queue,
         "quarantined": [quarantined_row(issue) for issue in quarantined[-QUARANTINED_MAX:]],
         "questions": [question_row(issue) for issue in board.questions[:QUARANTINED_MAX]],
         "occupied": list(islice(_occupied(board), QUARANTINED_MAX)),
@@ -122,30 +126,20 @@ def _hours(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
     return hours
 
 
-def _given_back(board: snapshot.Board) -> int:
-    """Return how many issues are ready again of which no listing will tell."""
-    if not board.ended:
-        return 0
-    held = {each.issue_id for each in board.issues.standing(Standing.ON_HOLD)}
-    return len(board.unlisted - board.retrying.keys() - held)
-
-
-def _queue(board: snapshot.Board, elapsed: float, ready: int, running: int) -> dict[str, Any]:
-    retrying = board.retrying
+def _queue(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
+    """Return the counts of ``status``. Each issue that is known is in one of them, and ``total`` is
+    their sum."""
+    places = board.places()
+    places[Place.READY] += sum(board.listed.by_priority)
+    closed = board.closings + (board.run.night.closed if board.run else 0)
     return {
-        "ready": ready,
         "ready_more": board.listed.more,
         "by_priority": list(board.listed.by_priority),
-        "running": running,
-        "retrying": len(retrying),
-        "next_retry_seconds": _next_retry(retrying, elapsed),
+        "next_retry_seconds": _next_retry(board.retrying, elapsed),
         "blocked": board.listed.blocked,
-        "quarantined": len(board.quarantined),
-        "questions": len(board.questions),
-        "awaiting_approval": len(board.awaiting),
-        "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
-        "unclosed": board.unclosed_count,
-        "waiting_to_land": board.waiting_to_land_count,
+        **{place.value: places[place] for place in Place},
+        "closed": closed,
+        "total": closed + board.listed.blocked + places.total(),
     }
 
 
@@ -371,6 +365,11 @@ END_REASONS = {
 """The reasons of a SHUTDOWN, for people."""
 
 
+def draining(reason: str) -> str:
+    """Return what a draining fleet does, and why."""
+    return f"draining ({END_REASONS.get(reason, reason)}): what runs may finish, nothing new begins"
+
+
 def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
     """Return how a run ended: the ``last_run`` of ``status --json``, without ``settled``."""
     shown = status(board, board.elapsed)
@@ -390,6 +389,7 @@ def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
         "failed": shown["totals"]["failed"],
         "quarantined": shown["quarantined"],
         "unclosed": shown["queue"]["unclosed"],
+        "queue": shown["queue"],
         "questions": shown["questions"],
         "approvals": shown["approvals"],
         "held_elsewhere": shown["held_elsewhere"],
@@ -412,6 +412,7 @@ def _night(board: snapshot.Board, run_id: str) -> dict[str, Any]:
         "spent_usd": round(spent.money, 6),
         "tokens": spent.tokens,
         "cut_attempts": spent.cut,
+        "closed": before.closed + board.closings,
     }
 
 
@@ -453,6 +454,8 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
         )
     for row in _occupied(board):
         yield f"{row['issue_id']} waits: {printable(row['who'], ASKED_WIDTH)}", LEAVE
+    if board.state == "draining":
+        yield draining(board.state_reason), ""
     if board.state == "paused":
         # The reason first: if there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"

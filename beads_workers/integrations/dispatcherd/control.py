@@ -13,6 +13,7 @@ from beads_workers.core.base import limits
 from beads_workers.core.base.framing import ProtocolError
 from beads_workers.core.base.model import value
 from beads_workers.core.base.wire import ControlAsked
+from beads_workers.core.records.issues import Place
 from beads_workers.core.schedule.commands import Answer, FoundTask, FoundTasks
 from beads_workers.core.schedule.events import ConnId, Event, TaskFilter, TasksAsked, Warned
 from beads_workers.core.views.snapshot import Board, WorkerRow, worker_order
@@ -208,7 +209,7 @@ def main(scene: Scene) -> dict[str, Any]:
             "canceled_count": cancelled,
             "retirement_count": 0,
             "worker_ct": len(there),
-            "running_ct": board.running - board.prefetched(),
+            "running_ct": board.places()[Place.RUNNING],
             "active_task_ct": len(at_once) + service.queued,
             "usage": {"count": 0, "top5": {}, "near_worker_ct": {}},
         },

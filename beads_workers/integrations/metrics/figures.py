@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beads_workers.core.base.model import value
-from beads_workers.core.records.issues import Standing
+from beads_workers.core.records.issues import Place
 from beads_workers.core.views.snapshot import BUCKETS, Board, Durations, worker_order
 from beads_workers.core.views.status import SHOWN_STATES
 
@@ -151,17 +151,14 @@ def _run(board: Board, elapsed: float) -> list[Family]:
 
 def _queue(board: Board) -> list[Family]:
     depths = {str(priority): n for priority, n in enumerate(board.listed.by_priority)}
-    jobs = {
-        "ready": sum(board.listed.by_priority),
-        "claimed": board.unsent + board.prefetched(),
-        "running": board.running - board.prefetched(),
-        "retrying": len(board.retrying),
+    places = board.places()
+    claimed = board.unsent + board.prefetched()
+    jobs = {place.value: places[place] for place in Place} | {
+        "ready": sum(board.listed.by_priority) + places[Place.READY] - claimed,
+        "claimed": claimed,
         "blocked": board.listed.blocked,
-        "quarantined": len(board.quarantined),
-        "on_hold": len(board.issues.standing(Standing.ON_HOLD)),
-        "unclosed": board.unclosed_count,
-        "unlanded": board.waiting_to_land_count,
     }
+    jobs["unlanded"] = jobs.pop("waiting_to_land")
     return [
         _gauge(
             "queue_depth",
