@@ -85,6 +85,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "cli.watch": {
         "watch": "Attach the dashboard from any terminal; leaving it stops nothing.",
+        "morning": "Decide what waits for you, whether or not a fleet runs.",
         "replay": "Show a run again from its journal, as it was shown when it ran.",
     },
     "cli.retry": {

@@ -158,15 +158,22 @@ def close(issues: Issues, reason: Reason = "", json: Json = False) -> None:
     A fleet closes what it has done by itself. An issue that it holds must be released first.
     """
     with editable() as tracker:
-        seen = _free(_seen(tracker, issues))
-        there = [each for each in seen if each.status == "closed"]
-        closed = [each for each in seen if each not in there]
-        for each in closed:
-            tracker.edit(
-                each.issue_id, IssueEdit(status="closed", reason=valid(reason)), tracker.actor
-            )
+        closed, there = close_in(tracker, issues, reason)
     _tell("closed", closed, there, "closed already", as_json=json)
     _warn_of_branches(closed)
+
+
+def close_in(
+    tracker: EditableSource, issues: Sequence[str], reason: str
+) -> tuple[list[TrackedIssue], list[TrackedIssue]]:
+    """Close these issues; return those that this has closed, and those that were closed."""
+    seen = _free(_seen(tracker, issues))
+    there = [each for each in seen if each.status == "closed"]
+    closed = [each for each in seen if each not in there]
+    for each in closed:
+        edit = IssueEdit(status="closed", reason=valid(reason))
+        tracker.edit(each.issue_id, edit, tracker.actor)
+    return closed, there
 
 
 def reopen(issues: ClosedIssues, reason: Reason = "", json: Json = False) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from queue import Queue
 from typing import Any, Protocol
 
 from beads_workers.cli.client import ControlClient, try_to_connect
+from beads_workers.cli.decisions import decide
+from beads_workers.cli.last_run import last_snapshot
+from beads_workers.errors import CommandError
 from beads_workers.ui.viewer import Faster
 
 Message = dict[str, Any]
@@ -118,6 +123,59 @@ class FleetFeed:
     def age(self) -> float:
         """See ``Feed``."""
         return time.monotonic() - self._at
+
+
+LOOK_SECONDS = 0.1
+"""Interval of looks whether a decision is carried out."""
+
+
+class MorningFeed:
+    """The last run at its end, and decisions about it, which are carried out beside the
+    dashboard. ``directory``: the run directory."""
+
+    ended = False
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._asked: Queue[tuple[str, Mapping[str, Any]] | None] = Queue()
+        self._told: Queue[Message] = Queue()
+        threading.Thread(target=self._carry_out, daemon=True).start()
+        self._asked.put(None)
+
+    def sockets(self) -> list[ControlClient]:
+        """See ``Feed``."""
+        return []
+
+    def deadline(self) -> float | None:
+        """See ``Feed``."""
+        return time.monotonic() + LOOK_SECONDS
+
+    def take(self) -> list[Message]:
+        """See ``Feed``."""
+        return [self._told.get() for _ in range(self._told.qsize())]
+
+    def ask(self, control: str, fields: Mapping[str, Any]) -> None:
+        """See ``Feed``."""
+        self._asked.put((control, fields))
+
+    def _carry_out(self) -> None:
+        while True:
+            asked = self._asked.get()
+            try:
+                if asked is not None:
+                    self._told.put(decide(self._directory, *asked))
+            except CommandError as error:
+                self._told.put({"error": error.message})
+            if (snapshot := last_snapshot(self._directory)) is not None:
+                self._told.put({"snapshot": snapshot})
+
+    def change_speed(self, wish: Faster) -> str:
+        """See ``Feed``."""
+        return "it is over"
+
+    def age(self) -> float:
+        """See ``Feed``."""
+        return 0.0
 
 
 class ReplayFeed:

@@ -474,6 +474,7 @@ def _show_last_run(directory: Path, error: CommandError, *, as_json: bool, envel
 
 def _show_what_is_left(last: dict[str, Any]) -> None:
     """Print what landed, what did not, and what was quarantined."""
+    from beads_workers.cli.last_run import merge_of
     from beads_workers.core.base.text import printable
     from beads_workers.ui.landing import at_the_end
     from beads_workers.ui.lines import by_cause, held_elsewhere, to_decide
@@ -486,19 +487,8 @@ def _show_what_is_left(last: dict[str, Any]) -> None:
         print(line)
     for text in by_cause(row for row in last["quarantined"] if row["issue_id"] not in refused):
         print(f"quarantined {text}")
-    if landed and (command := _merge_command(last, landed)):
+    if command := merge_of(last):
         print(f"next: {printable(command)}")
-
-
-def _merge_command(last: dict[str, Any], landed: dict[str, Any]) -> str:
-    """Return the merge command as of now: the user may have merged since."""
-    from beads_workers.worktrees.git import GitError
-    from beads_workers.worktrees.landed import merge_command
-
-    try:
-        return merge_command(str(last["project"]), landed["branch"]) if landed["branch"] else ""
-    except (GitError, KeyError):
-        return ""
 
 
 def refuse_without_json(*, envelopes: bool, as_json: bool) -> None:

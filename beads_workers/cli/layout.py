@@ -16,7 +16,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Run": (
         *("setup", "start", "stop", "restart", "wait", "scale", "pause", "resume", "demo", "chaos"),
     ),
-    "Decide": ("answer", "diff", "approve", "reject", "session"),
+    "Decide": ("morning", "answer", "diff", "approve", "reject", "session"),
     "Look": ("status", "watch", "logs", "why", "runs", "report", "replay", "branches", "version"),
     "Fix": ("doctor", "config", "trust", "retry", "release", "land", "undo", "clean"),
     "Tracker": (

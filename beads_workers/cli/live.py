@@ -92,14 +92,18 @@ def shortened(answer: str) -> str:
 
 
 def show(
-    feed: Feed, role: viewer.Role, run_folder: Callable[[str], Path], caption: Caption | None
+    feed: Feed,
+    role: viewer.Role,
+    run_folder: Callable[[str], Path],
+    caption: Caption | None = None,
+    pane: viewer.Pane = viewer.Pane.FLEET,
 ) -> DashboardResult:
     """Draw until the run ends or the viewer leaves; then restore the terminal.
 
-    ``run_folder``: run id -> the folder of its logs.
+    ``run_folder``: run id -> the folder of its logs. ``pane``: what is shown first.
     """
     with Terminal.open() as terminal:
-        return _Live(terminal, feed, role, run_folder, caption).run()
+        return _Live(terminal, feed, role, run_folder, caption, pane).run()
 
 
 class _Live:
@@ -110,6 +114,7 @@ class _Live:
         role: viewer.Role,
         run_folder: Callable[[str], Path],
         caption: Caption | None,
+        pane: viewer.Pane,
     ) -> None:
         self._terminal = terminal
         self._feed = feed
@@ -126,7 +131,8 @@ class _Live:
         self._theme = theme.named(os.environ)
         self._renderer = viewer.Renderer()
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-        self._look = viewer.Screen(role, unicode=unicode)
+        part = viewer.OWN_PARTS.get(pane, viewer.Part.WORKERS)
+        self._look = viewer.Screen(role, pane, part, unicode=unicode)
         self._picture = Group()
         self._mouse = os.environ.get(MOUSE_VARIABLE, "") != "0"
         self._lines: list[str] = []

@@ -30,8 +30,16 @@ def author() -> str:
 
 
 def signed(control: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of a request, with the person's name if it writes in that name."""
-    return {**fields, "author": author()} if control == "bw.answer" else fields
+    """Return the fields of a request as they are sent: with the person's name if it writes in that
+    name, and with the comments on lines of a diff (``comments``) in the text."""
+    if control == "bw.answer":
+        return {**fields, "author": author()}
+    if control == "bw.reject":
+        from beads_workers.ui.line_comments import with_comments
+
+        text = with_comments(fields.get("text", ""), fields.get("comments", ()))
+        return {"issue_ids": fields["issue_ids"], "text": text}
+    return fields
 
 
 def valid(text: str) -> str:

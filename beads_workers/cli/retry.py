@@ -11,6 +11,7 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import causes, quarantined
+from beads_workers.cli.decisions import not_retried, reopen
 from beads_workers.cli.fleet import report
 from beads_workers.cli.waiting import waiting
 from beads_workers.core.base.causes import NO_SUCH_CAUSE, is_of
@@ -80,30 +81,10 @@ def _quarantined(directory: Path, cause: str) -> list[str]:
 
 
 def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
-    """Reopen issues in the tracker without a fleet; the next start gives them new attempts."""
-    from beads_workers.cli.tracker_access import open_tracker, settings_to_write
-    from beads_workers.cli.trust import refuse_hooks
-    from beads_workers.core.base.model import IssueId
-    from beads_workers.core.base.source import Result, reopening
-    from beads_workers.runtime.retention import forget
-    from beads_workers.runtime.run_directory import RunDirectory
-
-    refuse_hooks(source)
-    with open_tracker(settings_to_write(directory, source), "retry") as tracker:
-        # Whoever answers a question by a close wants its issue to go on.
-        remembered = RunDirectory(directory).left_over()[1].retry_entries
-        asked = {i for i, entry in remembered.items() if entry.quarantined and entry.question}
-        settled = tracker.settle([reopening(IssueId(i), i in asked) for i in issues])
-    done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
-    wrong = [s for s in settled if s.result is not Result.APPLIED]
-    forget(RunDirectory(directory), done)
+    done, wrong = reopen(directory, issues, source)
     if as_json:
         print(json.dumps({"reopened": done, "not": [s.settlement.issue_id for s in wrong]}))
     elif done:
         print(f"will be retried: {', '.join(done)}")
     if wrong:
-        what = "; ".join(
-            f"{s.settlement.issue_id}: {s.error or s.result.value.replace('_', ' ')}" for s in wrong
-        )
-        hint = "'beads-workers retry --all' tries all that is quarantined, 'list' shows the issues"
-        raise CommandError(f"not retried: {what}", hint, EXIT_UNKNOWN)
+        raise not_retried(wrong)

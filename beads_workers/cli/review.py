@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,16 +16,16 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import to_approve, with_branches
+from beads_workers.cli.decisions import decide, refuse_unless_awaiting
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given
 from beads_workers.cli.waiting import waiting
 from beads_workers.core.base.text import json_line, printable
 from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.errors import CommandError
-from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
 
 if TYPE_CHECKING:
-    from beads_workers.core.records.journal import Record
     from beads_workers.worktrees.records import WorktreeRecord
 
 SHOWN = "shown.json"
@@ -200,15 +200,7 @@ def approve(
     if found.client is not None:
         report(found.client.ask("bw.approve", {"commits": commits}), as_json=as_json)
         return
-    from beads_workers.core.records.journal import Approved
-
-    rows = {row["issue_id"]: row["commit"] for row in found.approvals}
-    if other := [key for key, seen in commits.items() if not rows.get(key, "").startswith(seen)]:
-        hint = f"'beads-workers diff {other[0]}' shows it"
-        what = f"{', '.join(other)}: no branch awaits approval at that commit"
-        raise CommandError(printable(what), printable(hint), EXIT_UNKNOWN)
-    _decide(directory, [Approved(key, rows[key]) for key in commits])
-    report({"text": f"approved: {' '.join(commits)}; the next start lands it"}, as_json=as_json)
+    report(decide(directory, "bw.approve", {"commits": commits}), as_json=as_json)
 
 
 def reject(
@@ -223,46 +215,14 @@ def reject(
     """Send a finished branch back to its agent, with what is wrong."""
     directory = find_state_directory(state_dir)
     found = waiting(directory)
-    found.refuse_over([issue])
-    if not found.client and all(row["issue_id"] != issue for row in found.approvals):
-        hint = "'beads-workers status' shows what does"
-        raise CommandError(f"{printable(issue, 60)} awaits no approval", hint, EXIT_UNKNOWN)
+    found.refuse_over([issue]) if found.client else refuse_unless_awaiting(found, issue)
     typed = " ".join(text) if text else None
     remarks = text_given(typed, f"beads-workers reject {issue}")
+    fields = {"issue_ids": [issue], "text": remarks}
     if (client := found.client) is not None:
-        report(client.ask("bw.reject", {"issue_ids": [issue], "text": remarks}), as_json=as_json)
+        report(client.ask("bw.reject", fields), as_json=as_json)
         return
-    from beads_workers.core.base.limits import LESSON_CHARS_MAX
-    from beads_workers.core.records.issues import REJECTED
-    from beads_workers.core.records.journal import LandingEnded
-
-    back = LandingEnded(issue, "requeue", REJECTED, remarks[:LESSON_CHARS_MAX])
-    _decide(directory, [back], opens=[issue])
-    report({"text": f"rejected: {issue}; the next start sends it back"}, as_json=as_json)
-
-
-def _decide(directory: Path, records: Sequence[Record], opens: Sequence[str] = ()) -> None:
-    """Keep decisions for the next start. ``opens``: issues that are opened in the tracker first:
-    what is blocked, and not remembered as waiting, would stay so."""
-    from beads_workers.cli.source_listing import editable
-    from beads_workers.core.base.model import IssueId
-    from beads_workers.core.base.source import reopening
-    from beads_workers.runtime.retention import decided
-    from beads_workers.runtime.run_directory import AlreadyRunning, RunDirectory
-
-    runs = RunDirectory(directory)
-    try:
-        lock = runs.lock()
-    except AlreadyRunning as error:
-        raise CommandError(str(error), "type it again: the fleet takes it", EXIT_RUNNING) from None
-    try:
-        if opens:
-            with editable() as tracker:
-                tracker.settle([reopening(IssueId(each), is_answered=False) for each in opens])
-        for each in records:
-            decided(runs, each)
-    finally:
-        os.close(lock)
+    report(decide(directory, "bw.reject", fields), as_json=as_json)
 
 
 # --- session -------------------------------------------------------------------------------------

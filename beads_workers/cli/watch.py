@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from beads_workers.cli.arguments import StateDir
+from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import runs
 from beads_workers.cli.fleet import EnvelopesToo, refuse_without_json
@@ -37,6 +37,7 @@ Snapshots = Annotated[bool, typer.Option("--json", help="One snapshot a line, as
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command("watch", cls=WithPort, epilog="Example: beads-workers watch")(watch)
+    app.command("morning", epilog="Example: beads-workers morning")(morning)
     app.command("replay", epilog="Example: beads-workers replay --speed 50")(replay)
 
 
@@ -104,6 +105,53 @@ def _watch_drawn(client: ControlClient, directory: Path) -> None:
         print("left; the fleet goes on ('beads-workers stop' ends it)")
     elif seen.signal is None:
         raise CommandError("the orchestrator ended without a word", "the next start settles it")
+
+
+def morning(as_json: Json = False, state_dir: StateDir = None) -> None:
+    """Decide what waits for you, whether or not a fleet runs.
+
+    One list: questions, branches that await approval, quarantined issues, and what has landed.
+    Without a fleet, the next start goes on with what you decide.
+    """
+    from beads_workers.cli.last_run import last_snapshot
+    from beads_workers.cli.waiting import waiting
+
+    directory = find_state_directory(state_dir)
+    client = waiting(directory, look=False).client
+    snapshot = last_snapshot(directory) if client is None else client.ask("bw.status")
+    if snapshot is None:
+        raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
+    if as_json or not _can_draw():
+        _print_what_waits(snapshot, as_json=as_json)
+        return
+    from beads_workers.cli import live
+    from beads_workers.cli.feeds import FleetFeed, MorningFeed
+    from beads_workers.ui.viewer import Pane, Role
+
+    runs = (directory / "runs").joinpath
+    if client is None:
+        live.show(MorningFeed(directory), Role.MORNING, runs, pane=Pane.DECISIONS)
+    else:
+        live.show(FleetFeed(client, directory), Role.WATCH, runs, pane=Pane.DECISIONS)
+
+
+def _print_what_waits(snapshot: dict[str, Any], *, as_json: bool) -> None:
+    from beads_workers.core.base.text import json_line
+    from beads_workers.ui.landing import to_type
+    from beads_workers.ui.lines import by_cause, to_decide
+
+    merge = to_type(snapshot["landing"]) if snapshot["landing"] is not None else ""
+    kinds = ("questions", "approvals", "quarantined")
+    if as_json:
+        print(json_line({kind: snapshot[kind] for kind in kinds} | {"merge": merge or None}))
+        return
+    lines = [
+        *to_decide(snapshot),
+        *(f"quarantined {text}" for text in by_cause(snapshot["quarantined"])),
+    ]
+    lines += [f"to merge: {merge}"] if merge else []
+    for line in lines or ["nothing waits for you"]:
+        print(line)
 
 
 def _can_draw() -> bool:

@@ -34,7 +34,7 @@ from beads_workers.cli.config import resolve
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.person import signed
 from beads_workers.errors import CommandError
-from beads_workers.exits import EXIT_USAGE
+from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_USAGE
 from beads_workers.runtime import live_page
 from beads_workers.runtime.live_page import LivePage
 from beads_workers.runtime.locks import is_locked, try_lock
@@ -159,6 +159,8 @@ class PageFeed:
         """True if all of that run was shown, to its end."""
         self._ended = ""
         """How that run ended, as the page is told."""
+        self._decided: object = None
+        """What ``_decisions`` was when the last run was shown."""
         self._tail: JournalTail | None = None
         self._until: float | None = None
         """When the server ends, in epoch seconds, to a minute."""
@@ -278,11 +280,16 @@ class PageFeed:
             break
         yield from entries
 
+    def _decisions(self, journal: Path) -> object:
+        """Return what is another value once somebody has decided something about an ended run."""
+        try:
+            return self._shown.decisions, journal.stat().st_mtime_ns
+        except OSError:
+            return self._shown.decisions
+
     def _show_last(self) -> None:
         """Show how the last run ended, unless it is shown already."""
-        from beads_workers.core.views.snapshot import Board
-        from beads_workers.core.views.status import status
-        from beads_workers.runtime.journal_file import read_journal
+        from beads_workers.cli.last_run import last_snapshot
         from beads_workers.runtime.run_directory import RunDirectory
 
         runs = RunDirectory(self._directory)
@@ -290,16 +297,15 @@ class PageFeed:
         if not run_id:
             self._say("none")
             return
-        if self._shown_to_end and run_id == self._run_id:
+        decided = self._decisions(runs.run(run_id) / "journal.jsonl")
+        if self._shown_to_end and (run_id, decided) == (self._run_id, self._decided):
             self._say(self._ended)
             return
-        board = Board()
-        for entry in read_journal(runs.run(run_id) / "journal.jsonl"):
-            board.apply(entry)
-        if board.run is None:
+        if (snapshot := last_snapshot(self._directory)) is None:
             return
-        self._show(status(board, board.elapsed))
-        self._ended = "ended" if board.ended else "lost"
+        self._decided = decided
+        self._show(snapshot)
+        self._ended = "lost" if snapshot["killed"] else "ended"
         self._say(self._ended)
         self._shown_to_end = True
 
@@ -312,7 +318,9 @@ def control(directory: Path, request: str, fields: Message) -> Message:
     try:
         client = connect(directory)
     except CommandError as error:
-        return {"error": error.message}
+        if error.exit_code != EXIT_NOT_RUNNING:
+            return {"error": error.message}
+        return _decided(directory, request, fields)
     try:
         if request == "bw.stop":
             client.send(request, fields)
@@ -323,6 +331,17 @@ def control(directory: Path, request: str, fields: Message) -> Message:
         return {"error": error.message}
     finally:
         client.close()
+
+
+def _decided(directory: Path, request: str, fields: Message) -> Message:
+    from beads_workers.cli.decisions import decide
+
+    try:
+        return decide(directory, request, signed(request, fields))
+    except CommandError as error:
+        return {"error": error.message}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {"error": "a page of another version? Reload it"}
 
 
 # --- one server for a run directory --------------------------------------------------------------
@@ -475,15 +494,19 @@ class Server:
                     key,
                     shown,
                     ask=PageAnswers(directory, shown).answer,
-                    control=(lambda name, fields: control(directory, name, fields))
-                    if controls
-                    else None,
+                    control=self._control if controls else None,
                     may_control=lambda viewer, port: not is_reached_from(directory, viewer, port),
                 )
             except OSError:
                 if port == ports[-1]:
                     raise
         raise AssertionError("there is a last one")
+
+    def _control(self, request: str, fields: Message) -> Message:
+        try:
+            return control(self._directory, request, fields)
+        finally:
+            self.shown.decisions += 1
 
     def close(self) -> None:
         """Release the port and the file."""

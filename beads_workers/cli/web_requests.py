@@ -118,13 +118,15 @@ class PageAnswers:
 
     def diff(self, query: Query) -> Message:
         """Return the diff of an attempt, as ``diff ISSUE`` makes it: no program is run by it."""
+        from beads_workers.ui.line_comments import places
         from beads_workers.views.attempt_files import diff_lines
 
         view = self._view(query)
         lines = diff_lines(self._directory, view, runs=self._row(view.pin) is not None)
         more = len(lines) - DIFF_LINES_MAX
         rest = [f"({more} lines more: beads-workers diff {view.pin.issue_id})"] if more > 0 else []
-        return {"lines": [*lines[:DIFF_LINES_MAX], *rest]}
+        shown = lines[:DIFF_LINES_MAX]
+        return {"lines": [*shown, *rest], "places": places(shown)}
 
     def issues(self, query: Query) -> Message:
         """Return all issues by state, as the dashboard lists them.

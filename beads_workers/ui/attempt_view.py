@@ -288,12 +288,10 @@ REJECT = IssueAction("V", "reject", "reject", "bw.reject")
 
 
 def actions(issue_id: str, snapshot: Fields) -> tuple[IssueAction, ...]:
-    """Return what a person can do about an issue now; nothing if no fleet runs."""
-    if not snapshot["running"]:
-        return ()
+    """Return what a person can do about an issue now, also if no fleet runs."""
     state = _standing(issue_id, snapshot)
     by_state = {
-        "running": (RELEASE,),
+        "running": (RELEASE,) if snapshot["running"] else (),
         "quarantined": (RETRY,),
         "asked": (ANSWER,),
         "awaits approval": (APPROVE, REJECT),

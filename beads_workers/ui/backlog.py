@@ -321,7 +321,7 @@ def by_cause(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _cause_key(row: Mapping[str, Any]) -> str:
-    if row.get("state", State.QUARANTINED.value) != State.QUARANTINED.value:
+    if row.get("state", State.QUARANTINED.value) != State.QUARANTINED.value or "error" not in row:
         return ""
     return f"cause {cause_of(row['error'], row['issue_id'])}"
 

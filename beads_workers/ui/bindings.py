@@ -9,13 +9,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from beads_workers.core.base.text import counted, printable
 from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.ui.attempt_view import Pin, pin_issue
 from beads_workers.ui.backlog import issue_rows
+from beads_workers.ui.landing import to_type
+from beads_workers.ui.line_comments import line_comment
 from beads_workers.ui.viewer import (
     ATTEMPT,
     FOLDED,
@@ -63,6 +66,7 @@ EVERYWHERE = frozenset(Pane)
 LISTS = frozenset({Pane.FLEET, *OWN_PARTS})
 IN_ATTEMPT = frozenset(ATTEMPT)
 LIVE = frozenset({Role.START, Role.WATCH})
+DECIDES = LIVE | {Role.MORNING}
 REPLAY = frozenset({Role.REPLAY})
 
 
@@ -129,14 +133,29 @@ BUTTONS = (
         asks=False,
     ),
     Button("below", "See them all", "what needs you", "go to the quarantined issues", asks=False),
-    Button("reply", "Answer", "a question", "have its agent go on with your answer", asks=False),
-    Button("approve", "Approve", "a branch that awaits approval", "let it land as shown"),
+    Button(
+        *("reply", "Answer", "a question"),
+        "have its agent go on with your answer; each choice of a question is a button, too",
+        asks=False,
+    ),
+    Button("diff", "Diff", "a branch that awaits approval", "open its diff", asks=False),
+    Button(
+        *("approve", "Approve", "a branch that awaits approval"),
+        "let it land as shown, once you have opened its diff",
+    ),
     Button(
         *("reject", "Reject", "a branch that awaits approval"),
         "send it back to its agent, with your remarks",
         asks=False,
     ),
     Button("again", "Try again", "a quarantined issue", "retry this issue", asks=False),
+    Button(
+        *("needless", "Not needed", "a quarantined issue"),
+        "close it, if no fleet runs",
+    ),
+    Button(
+        "merge", "Merge", "what needs you", "bring what landed to your branch, if no fleet runs"
+    ),
     Button("again-all", "Try these again", "a cause of quarantine", "retry its issues"),
     Button("retry-all", "Try all again", "the quarantined issues", "retry all of them"),
     Button("opens", "its id and title", "each row and each bar", "open the attempt", asks=False),
@@ -167,7 +186,7 @@ BUTTONS = (
 def help_lines(role: Role) -> list[tuple[str, str]]:
     """Return the lines of the help: keys, and what they do."""
     lines = [(row.shown, row.help) for row in ROWS if row.shown and role in row.roles]
-    return lines if role is Role.REPLAY else [*lines, CTRL_C]
+    return [*lines, CTRL_C] if role in LIVE else lines
 
 
 def keys_table() -> str:
@@ -250,7 +269,9 @@ def _move(screen: Screen, by: int, snapshot: Fields, rows: int) -> Screen:
             return replace(screen, top=max(0, min(screen.top + by, last)))
         case Pane.PAGE:
             return screen
-        case Pane.LOG | Pane.DIFF | Pane.ABOUT:
+        case Pane.DIFF:
+            return _walk(screen, by, rows)
+        case Pane.LOG | Pane.ABOUT:
             return _scroll(screen, by, rows)
     listed = rows_of(screen, snapshot, screen.part)
     if not listed:
@@ -263,10 +284,31 @@ def _scroll(screen: Screen, by: int, rows: int) -> Screen:
     """Scroll a log: away from its end it stands still, at its end it is followed again."""
     if (log := screen.log) is None:
         return screen
-    page = min(log.first + rows, log.end)
-    end = (log.end if screen.log_end is None else max(screen.log_end, page)) + by
-    end = max(end, page)
+    end = max(_end_of(screen, log, rows) + by, min(log.first + rows, log.end))
     return replace(screen, log_end=None if end >= log.end else end, log_found=None)
+
+
+def _walk(screen: Screen, by: int, rows: int) -> Screen:
+    """Move the line that is chosen in a diff, and the text with it if it would leave the screen."""
+    if (log := screen.log) is None or not log.lines:
+        return screen
+    at = min(max(log.first, _line_at(screen, log, rows) + by), log.end - 1)
+    end = _end_of(screen, log, rows) + (by if abs(by) > 1 else 0)
+    page = min(log.first + rows, log.end)
+    return replace(screen, log_end=min(max(end, at + 1, page), at + rows, log.end), log_found=at)
+
+
+def _line_at(screen: Screen, log: ShownLog, rows: int) -> int:
+    """Return the row that is chosen in a diff, else the first one on the screen."""
+    if screen.log_found is not None:
+        return screen.log_found
+    return max(log.first, _end_of(screen, log, rows) - rows)
+
+
+def _end_of(screen: Screen, log: ShownLog, rows: int) -> int:
+    """Return the end of what is on the screen, in rows of the text."""
+    page = min(log.first + rows, log.end)
+    return log.end if screen.log_end is None else max(screen.log_end, page)
 
 
 def _pane(pane: Pane) -> Action:
@@ -297,6 +339,8 @@ def _back(screen: Screen, _snapshot: Fields, _rows: int) -> Pressed:
     if screen.pane in ATTEMPT and screen.full:
         return replace(screen, full=False), None
     filtered = screen.find or screen.states.get(screen.part)
+    if (screen.role, screen.pane) == (Role.MORNING, Pane.DECISIONS) and not filtered:
+        return screen, Leave()
     if screen.pane is Pane.FLEET or (screen.pane in OWN_PARTS and filtered):
         finds = {pane: find for pane, find in screen.finds.items() if pane is not screen.pane}
         states = {
@@ -319,7 +363,7 @@ def _attempt(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
 
 def _opened(screen: Screen, snapshot: Fields, section: Pane) -> Screen:
     row = chosen_row(screen, snapshot, screen.part)
-    if row is None or (pin := pin_of(screen, snapshot, row)) is None:
+    if row is None or not row["issue_id"] or (pin := pin_of(screen, snapshot, row)) is None:
         return replace(screen, message="nothing has run there yet")
     chosen = {**screen.chosen, screen.part: key_of(screen.part, row)}
     return _pinned(replace(screen, chosen=chosen), pin, section)
@@ -496,7 +540,7 @@ def _name(screen: Screen, typed: str, key: str, snapshot: Fields, rows: int) -> 
 
 def _copy(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
     """Ask what to copy: an id, a command about the issue, a line of the text."""
-    if (issue_id := _subject(screen, snapshot)) is None:
+    if not (issue_id := _subject(screen, snapshot)):
         return replace(screen, message="nothing to copy: choose an issue"), None
     command = f"beads-workers {_verb(issue_id, snapshot)} {shlex.quote(issue_id)}"
     answers: dict[str, Wish] = {"i": Copy("the id", issue_id), "c": Copy("the command", command)}
@@ -659,10 +703,7 @@ def _release(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
     busy = (row for row in snapshot["workers"] if issue_id and row["issue_id"] == issue_id)
     if (row := next(busy, None)) is None:
         return replace(screen, message="choose a busy worker first"), None
-    text = (
-        f"release {issue_id}? Its task on {row['worker_id']} is ended, and the issue is"
-        " left alone until you retry it."
-    )
+    text = f"release {_titled(row)}? Its task is ended until you retry it."
     return _surely(screen, Ask("bw.release", {"issue_ids": [issue_id]}), text)
 
 
@@ -729,23 +770,77 @@ def _approve(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
         return replace(screen, message="v approves a branch: choose one"), None
     issue_id, commit = row["issue_id"], row["commit"]
     wish = Ask("bw.approve", {"commits": {issue_id: commit}})
-    return _surely(screen, wish, f"land {issue_id} at {commit[:SHA_CHARS]}?")
+    return _surely(screen, wish, f"land {_titled(row)} at {commit[:SHA_CHARS]}?")
+
+
+TITLE_CHARS = 20
+"""Maximum of a title in a question, which has one row of a narrow terminal."""
+
+
+def _titled(row: Fields) -> str:
+    """Return an issue with its title: two ids may look alike."""
+    return f"{row['issue_id']} ({printable(row['title'] or 'no title', TITLE_CHARS)})"
 
 
 def _reject(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
     if (row := _decided(screen, snapshot, "commit")) is None:
         return replace(screen, message="V rejects a branch: choose one"), None
-    writing = Writing("what is wrong with", "bw.reject", row["issue_id"])
+    count = len(screen.comments.get(row["issue_id"], ()))
+    more = f" beside {counted(count, 'comment')}" if count else ""
+    writing = Writing(f"what is wrong{more} with", "bw.reject", row["issue_id"])
     return replace(screen, typed="", writing=writing), None
+
+
+def _comment(screen: Screen, snapshot: Fields, rows: int) -> Pressed:
+    """Comment on the chosen line of a diff that awaits approval; elsewhere, copy."""
+    row = None if screen.role is Role.REPLAY else _decided(screen, snapshot, "commit")
+    if row is None:
+        return _copy(screen, snapshot, rows)
+    if (log := screen.log) is None or not log.lines:
+        return screen, None
+    lines = [line for _, line in log.whole_lines()]
+    found = line_comment(lines, log.line_of(_line_at(screen, log, rows) + 1) - 1, "")
+    if found is None:
+        return replace(screen, message="c comments on a line of a file: j and k choose one"), None
+    writing = Writing(f"on {found.place} of", "bw.reject", row["issue_id"], found)
+    return replace(screen, typed="", writing=writing), None
+
+
+def _close_issue(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    """Close the chosen issue, or all of the chosen cause: nobody is to do them."""
+    row = None if screen.in_attempt else chosen_row(screen, snapshot, screen.part)
+    issue_id = _subject(screen, snapshot)
+    ids = row["issue_ids"] if row is not None and "issue_ids" in row else [issue_id]
+    if not issue_id:
+        return replace(screen, message="C closes an issue: choose one"), None
+    named = _titled(row) if row is not None and len(ids) == 1 else counted(len(ids), "issue")
+    named = issue_id if screen.in_attempt else named
+    return _surely(screen, Ask("bw.close", {"issue_ids": ids}), f"close {named} as not needed?")
+
+
+def _merge(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
+    command = to_type(snapshot["landing"]) if snapshot["landing"] is not None else ""
+    if not command:
+        return replace(screen, message="nothing is left to merge"), None
+    return _surely(screen, Ask("bw.merge"), f"{command}?")
 
 
 def _write(screen: Screen, writing: Writing, typed: str, key: str) -> Pressed:
     """Apply a key to what a person writes: Enter sends it, Escape gives it up."""
-    if key == "enter" and typed.strip():
-        fields = {"issue_ids": [writing.issue_id], "text": typed.strip()}
+    known = screen.comments.get(writing.issue_id, ()) if writing.control == "bw.reject" else ()
+    if key == "enter" and writing.comment is not None and typed.strip():
+        now = (*known, replace(writing.comment, text=typed.strip()))
+        said = f"{counted(len(now), 'comment')}: V sends the branch back with them"
+        comments = {**screen.comments, writing.issue_id: now}
+        return replace(screen, typed=None, writing=None, comments=comments, message=said), None
+    if key == "enter" and writing.comment is None and (typed.strip() or known):
+        fields: dict[str, object] = {"issue_ids": [writing.issue_id], "text": typed.strip()}
         screen = replace(screen, typed=None, writing=None)
         if not writing.control:
             return screen, Save(typed.strip())
+        if known:
+            fields["comments"] = [asdict(each) for each in known]
+            screen = replace(screen, comments={**screen.comments, writing.issue_id: ()})
         return screen, Ask(writing.control, fields)
     if key in ("enter", "escape"):
         return replace(screen, typed=None, writing=None, message="left as it is"), None
@@ -833,13 +928,19 @@ ROWS = (
         ),
     ),
     BindingRow(
-        ": c", "commands by name, Tab completes; copy",
+        ": c", "commands by name; copy, in a diff: comment",
         "all commands by name: Tab writes the first one that fits, Enter does it. `c` copies the"
         " id of the issue, a command about it, or a line of the text to the clipboard (OSC 52)",
         (
             Binding(":", _palette),
-            Binding("c", _copy, {*LISTS, *ATTEMPT}, asks=True, word="copy"),
+            Binding("c", _copy, {*LISTS, Pane.LOG, Pane.ABOUT}, asks=True, word="copy"),
         ),
+    ),
+    BindingRow(
+        "", "",
+        "comment on the chosen line of a branch that awaits approval: reject sends all comments; of"
+        " another diff, copy",
+        (Binding("c", _comment, {Pane.DIFF}, asks=True, word="comment"),),
     ),
     BindingRow("", "", "help", (Binding("?", _pane(Pane.HELP), word="help"),)),
     BindingRow(
@@ -882,14 +983,13 @@ ROWS = (
         ),
     ),
     BindingRow(
-        "r a x", "retry; in 3 all; release what runs (asks)",
+        "r a", "retry what is quarantined; in 3 all of it (asks)",
         "retry the quarantined issue that is chosen or open, or all of the chosen cause (asks); in"
-        " `3` all that are shown; release the issue of the chosen worker, or the open one",
+        " `3` all that are shown",
         (
             Binding("r", _retry, word="retry"),
             Binding("a", _retry_all, asks=True, word="retry all"),
-            Binding("x", _release, asks=True, word="release"),
-        ), LIVE,
+        ), DECIDES,
     ),
     BindingRow(
         "i v V", "answer; approve (asks first); reject",
@@ -899,12 +999,23 @@ ROWS = (
             Binding("i", _answer, {Pane.DECISIONS, *ATTEMPT}, word="answer"),
             Binding("v", _approve, {Pane.DECISIONS, *ATTEMPT}, asks=True, word="approve"),
             Binding("V", _reject, {Pane.DECISIONS, *ATTEMPT}, word="reject"),
-        ), LIVE,
+        ), DECIDES,
     ),
     BindingRow(
-        "p + -", "pause, and resume; one worker more, or one less",
-        "pause, and resume; one worker more, one less. Only in the palette: `drain`, `stop`",
+        "C M", "close as not needed; merge what landed (ask)",
+        "in the morning: close the chosen issue, or all of the chosen cause, as not needed; bring"
+        " what has landed to your branch",
         (
+            Binding("C", _close_issue, {*OWN_PARTS, *ATTEMPT}, asks=True, word="close"),
+            Binding("M", _merge, asks=True, word="merge"),
+        ), frozenset({Role.MORNING}),
+    ),
+    BindingRow(
+        "p + - x", "pause; one worker more, less; release (asks)",
+        "pause, and resume; one worker more, one less; release the issue of the chosen worker, or"
+        " the open one. Only in the palette: `drain`, `stop`",
+        (
+            Binding("x", _release, asks=True, word="release"),
             Binding("p", _pause, word="pause or resume"),
             Binding("+ =", _scale(1), word="more workers"),
             Binding("-", _scale(-1), word="fewer workers"),

@@ -518,7 +518,8 @@ def _now_row(
     place: str,
 ) -> Text:
     """Return what became of the issue, what a person can do, and which part of the text is seen."""
-    pin, keyed = screen.opened, screen.role in bindings.LIVE
+    pin, morning = screen.opened, screen.role is viewer.Role.MORNING
+    keyed = morning or (screen.role in bindings.LIVE and snapshot["running"])
     landing = screen.view.landing if screen.view is not None else None
     landed = landing.commit if landing is not None else ""
     can = actions(shown.issue_id, snapshot) if keyed else ()
@@ -567,9 +568,13 @@ def _text(screen: viewer.Screen, width: int, room: int) -> Iterator[Text]:
     end = len(log.lines) if screen.log_end is None else max(0, screen.log_end - log.first)
     end = min(max(end, room), len(log.lines))
     times = log.times if _shows_times(screen) else ()
+    about = screen.opened.issue_id if screen.opened is not None else ""
+    commented = {log.row_of(each.line + 1) - 1 for each in screen.comments.get(about, ())}
+    commented = commented if screen.pane is viewer.Pane.DIFF else set()
     for number in range(max(0, end - room), end):
         line = log.lines[number]
-        row = Row(width, CHOSEN if screen.log_found == log.first + number else "").add(" ")
+        row = Row(width, CHOSEN if screen.log_found == log.first + number else "")
+        row.add(*(("*", None, "attention") if log.first + number in commented else (" ",)))
         if times:
             row.add(times[number], TIMES_COLUMNS, "muted")
         text = row.fill(line, _line_style(screen, line)).text()
@@ -674,7 +679,11 @@ def decisions(
     yield _rule(f"to decide: {len(listed)}{left_out(screen, part)}", width, screen, part)
     if not listed:
         text = (
-            "none of them" if screen.find else "no question is open, and no branch awaits approval"
+            "none of them"
+            if screen.find
+            else "nothing waits for you"
+            if screen.role is viewer.Role.MORNING
+            else "no question is open, and no branch awaits approval"
         )
         yield Row(width).add(f" {text}", style="muted").text()
         return
@@ -684,8 +693,12 @@ def decisions(
     for index, each in enumerate(listed[first : first + room], first):
         row = Row(width, CHOSEN if index == at else "").add(" ")
         row.add(short_id(each["issue_id"], id_room), id_room, "strong").add(" ")
-        row.add("asks" if "question" in each else "to approve", 11, "attention")
-        yield named(row.fill(each["title"]).text(), part, viewer.key_of(part, each))
+        row.add(_to_do(each), 12, "attention")
+        if "issue_ids" in each:
+            text = f"{len(each['issue_ids'])} x {each['error']}"
+        else:
+            text = ": ".join(filter(None, (each["title"], each.get("error"))))
+        yield named(row.fill(text).text(), part, viewer.key_of(part, each))
     chosen = listed[at]
     yield _rule(chosen["title"] or chosen["issue_id"], width, screen, part)
     for text, style in _about(chosen):
@@ -695,8 +708,26 @@ def decisions(
                     yield Row(width).add(" ").fill(chunk, style).text()
 
 
+def _to_do(row: viewer.Fields) -> str:
+    if "merge" in row:
+        return "to merge"
+    if "commit" in row:
+        return "to approve"
+    return "asks" if "question" in row else "quarantined"
+
+
 def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
-    """Yield texts about a question or a finished branch, each with its style."""
+    """Yield texts about what waits for a person, each with its style."""
+    if "merge" in row:
+        yield "what has landed is not in your branch yet", ""
+        yield "M merges it", "muted"
+        return
+    if "error" in row:
+        yield row["error"], "bad"
+        yield " ".join(row.get("issue_ids", ())), "muted"
+        keys = "e its issues, r tries them again" if "issue_ids" in row else "r tries it again"
+        yield f"{keys}, C closes as not needed, Enter shows the log", "muted"
+        return
     if "question" in row:
         by = f"{row['agent']} asks" if row["agent"] else "the agent asks"
         yield f"{by}; i answers, Enter shows its log", "muted"
@@ -731,7 +762,9 @@ def hints(snapshot: viewer.Fields, screen: viewer.Screen, width: int) -> str:
         case viewer.Pane.LOG:
             hint = "[ ] attempts   / find   w wrap   f full   g G ends   T times   S save"
         case viewer.Pane.DIFF:
-            hint = "[ ] attempts   / find   w wrap   f full   g G ends   S save"
+            shown = [row["issue_id"] for row in snapshot["approvals"]]
+            keyed = "c comment   " if bindings.pin_name(screen) in shown else ""
+            hint = f"{keyed}[ ] attempts   / find   w wrap   f full   g G ends   S save"
         case viewer.Pane.ABOUT:
             hint = "[ ] attempts   / find   f full   g G ends   S save"
         case viewer.Pane.QUARANTINE:
@@ -739,8 +772,9 @@ def hints(snapshot: viewer.Fields, screen: viewer.Screen, width: int) -> str:
         case viewer.Pane.ISSUES:
             hint = "Enter open   f states   s sort   r try again   e its issues   u ask   / filter"
         case viewer.Pane.DECISIONS:
-            keyed = "i answer   v approve   V reject   " if screen.role in bindings.LIVE else ""
-            hint = f"{keyed}Enter open   d diff"
+            keyed = "i answer   v approve   V reject   " if screen.role in bindings.DECIDES else ""
+            more = "r retry   C close   M merge   " if screen.role is viewer.Role.MORNING else ""
+            hint = f"{keyed}{more}Enter open   d diff"
         case viewer.Pane.LANDING:
             hint = "Enter open   d diff   f landed, not, waiting   / filter"
         case viewer.Pane.HELP | viewer.Pane.PAGE:

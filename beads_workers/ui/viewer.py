@@ -27,6 +27,8 @@ from beads_workers.ui.attempt_view import (
     running,
 )
 from beads_workers.ui.backlog import IssueBacklog, by_cause, entries, issue_rows
+from beads_workers.ui.landing import to_type
+from beads_workers.ui.line_comments import LineComment
 from beads_workers.ui.lines import FOLDED_MIN
 from beads_workers.ui.words import DID_NOT_LAND, STATE_TITLES
 
@@ -37,6 +39,8 @@ class Role(Enum):
     START = "start"
     WATCH = "watch"
     REPLAY = "replay"
+    MORNING = "morning"
+    """No fleet runs: what a person decides is carried out here, or kept for the next start."""
 
 
 class Pane(Enum):
@@ -82,7 +86,7 @@ PANES = {part: pane for pane, part in OWN_PARTS.items()}
 
 Fields = Mapping[str, Any]
 
-FOLDED = (Part.QUARANTINED, Part.ISSUES)
+FOLDED = (Part.QUARANTINED, Part.DECISIONS, Part.ISSUES)
 """Lists in which quarantined issues of one cause are one row, see ``backlog.entries``."""
 
 WAITS, REFUSED = "waits", "refused"
@@ -198,12 +202,14 @@ class Question:
 class Writing:
     """What a person types for an issue.
 
-    ``control``: the request that sends it; "" for the name of a file (``Save``).
+    ``control``: the request that sends it; "" for the name of a file (``Save``). ``comment``: the
+    comment that it becomes instead.
     """
 
     label: str
     control: str
     issue_id: str
+    comment: LineComment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +340,8 @@ class Screen:
     # What is typed is a name of the palette.
     naming: bool = False
     writing: Writing | None = None
+    # Comments on lines of the diff, by issue: a reject sends them.
+    comments: Mapping[str, tuple[LineComment, ...]] = field(default_factory=dict)
     question: Question | None = None
     # The last answer of the fleet.
     message: str = ""
@@ -381,11 +389,19 @@ def rows_of(screen: Screen, snapshot: Fields, part: Part) -> list[Fields]:
             rows = [*issue_rows(screen.backlog, snapshot, screen.issue_order)]
         case Part.DECISIONS:
             rows = [*snapshot["questions"], *snapshot["approvals"]]
+            if screen.role is Role.MORNING:
+                rows += [*by_cause(snapshot["quarantined"]), *_to_merge(snapshot)]
     if shown := STATES[part].get(screen.states.get(part, "")):
         rows = [row for row in rows if shown(row)]
     if find := screen.finds.get(PANES.get(part, Pane.FLEET), ""):
         rows = [row for row in rows if _says(row, find)]
     return [*entries(rows, screen.unfolded)] if part in FOLDED else rows
+
+
+def _to_merge(snapshot: Fields) -> list[Fields]:
+    """Return the row of what has landed, and is not in the person's branch."""
+    command = to_type(snapshot["landing"]) if snapshot["landing"] is not None else ""
+    return [{"issue_id": "", "title": command, "merge": command}] if command else []
 
 
 def _idle_folded(rows: list[Fields]) -> list[Fields]:
@@ -477,7 +493,7 @@ def _pinned(pin: Pin, view: AttemptView | None, snapshot: Fields) -> ShownAttemp
     if tried is not None:
         return _ended(tried.row, pin.run_id)
     known = (row for row in snapshot["quarantined"] if row["issue_id"] == pin.issue_id)
-    row = next(known, {"issue_id": pin.issue_id, "error": ""})
+    row = next(known, {"issue_id": pin.issue_id, "error": "", "title": ""})
     return ShownAttempt(pin.issue_id, pin.number, "", False, row, pin.run_id)
 
 

@@ -29,6 +29,8 @@
 
   const isLive = () => connected && fleet.state === "live";
   const isOver = (state = fleet.state) => ["ended", "lost"].includes(state);
+  // Without a fleet, the server of this page carries out what a person decides, or keeps it for the next start.
+  const decides = () => hello.control && (isLive() || (connected && isOver()));
   let beganAt = null;     // when the run began, in milliseconds since the epoch
   const age = () => (isLive() ? (performance.now() - shotAt) / 1000 : 0);
 
@@ -193,7 +195,7 @@
     set(byId("run"), `run ${safe(shot.run_id)}`);
     drawTitle({ ...shot, fleet: fleet.state });
     const on = hello.control && isLive();
-    document.body.toggleAttribute("data-controls", on);
+    document.body.toggleAttribute("data-controls", decides());
     byId("controls").hidden = !on;
     if (on) {
       set(byId("pause"), shot.state === "paused" ? "Resume" : shot.state === "waiting" ? "Begin now" : "Pause");
@@ -294,14 +296,17 @@
   const hasCard = (need) => hello.control && [...shot.questions, ...shot.approvals].some((row) => need.text.startsWith(`${row.issue_id} a`) && need.remedy.endsWith(` ${row.issue_id}`));
   const drawNeeds = () => {
     const needs = shot.needs.filter((need) => !hasCard(need));
+    if (isOver() && shot.landing?.merge) needs.push({ text: "what has landed is not in your branch yet", remedy: shot.landing.merge, merge: true });
     byId("needs").hidden = !needs.length;
     keyed(byId("needs").querySelector("ul"), needs, (need) => need.text + "\n" + need.remedy, (need) => {
       const typed = need.remedy.split("; ").map((one) => one.trim()).filter(Boolean);
       const about = typed.map((one) => /^(?:answer|approve|diff|logs|why) (\S+)$/.exec(one)?.[1]).find((id) => id && !/^W\d+$/.test(id)) ?? /^(\S+) waits: /.exec(need.text)?.[1];
       const code = (one) => foreign(OURS.test(one) ? `beads-workers ${one}` : one, "code", TAPPED.test(one) ? "tapped" : "");
+      const merge = el("button", "merge", "Merge");
+      merge.addEventListener("click", () => ask("bw.merge", {}, `${safe(shot.landing.merge)}?`));
       const below = el("button", "below", "See them all");
       below.addEventListener("click", () => byId("quarantined").scrollIntoView());
-      return el("li", "", foreign(need.text, "span"), ...typed.map(code), about ? opener(() => pinIssue(about), el("span", "", `Open ${safe(about)}`)) : null, typed.some((one) => /^retry .+ .|^retry --all/.test(one)) ? below : null);
+      return el("li", "", foreign(need.text, "span"), ...typed.map(code), about ? opener(() => pinIssue(about), el("span", "", `Open ${safe(about)}`)) : null, typed.some((one) => /^retry .+ .|^retry --all/.test(one)) ? below : null, need.merge && decides() ? merge : null);
     });
   };
 
@@ -321,27 +326,34 @@
   };
   const send = async (box, control, issue, missing) => {
     const text = box.value.trim();
-    if (!text || text.length > TEXT_MAX) {
+    const beside = control === "bw.reject" ? commentsOn(issue) : [];
+    if ((!text && !beside.length) || text.length > TEXT_MAX) {
       say(text ? `At most ${count(TEXT_MAX)} characters can be sent.` : missing, true);
       box.focus();
       return;
     }
     box.readOnly = true;
     draw();
-    if (await tell(control, { issue_ids: [issue], text })) {
+    if (await tell(control, { issue_ids: [issue], text, ...(beside.length ? { comments: beside } : {}) })) {
+      if (beside.length) comments.delete(issue);
       box.value = "";
       drafts.delete(box.about);
     }
     box.readOnly = false;
     draw();
   };
-  const typed = (verb, row) => el("p", "typed", foreign(`beads-workers ${verb} ${row.issue_id}`, "code"));
-  // A box stays where a fleet is away for a moment, or with what is typed: somebody may be typing.
+  // Comments on lines of a diff, by issue; ui/line_comments.py makes one text of them.
+  const comments = new Map();
+  const commentsOn = (issue) => comments.get(issue) ?? [];
+  // A branch is approved as it was seen: issue -> the commit whose diff was opened.
+  const looked = new Map();
+  const unseen = (row) => looked.get(row.issue_id) !== row.commit;
+  const askApproval = (row) => ask("bw.approve", { commits: { [row.issue_id]: row.commit } }, `Land ${safe(row.issue_id)} (${safe(row.title)}) at ${short(row.commit)}?`);
+  // A box stays where a fleet is away for a moment: somebody may be typing.
   const drawForm = (card) => {
     const form = card.lastElementChild;
-    form.hidden = !hello.control || (isOver() && !form.firstElementChild.value);
-    card.querySelector(".typed").hidden = !(hello.control && isOver());
-    for (const button of form.querySelectorAll("button")) button.disabled = !isLive() || form.firstElementChild.readOnly;
+    form.hidden = !hello.control;
+    for (const button of form.querySelectorAll("button")) button.disabled = !decides() || form.querySelector("textarea").readOnly || (button.className === "approve" && unseen(card.shown));
   };
   const drawCards = (section, rows, whole, key, make, update) => {
     section.hidden = !rows.length;
@@ -349,6 +361,11 @@
     keyed(section.querySelector("ul"), rows, key, make, (card, row) => { update(card, row); drawForm(card); });
   };
 
+  const choices = (row) => [...row.question.matchAll(/^[ \t]*(\d+)\. (.*)$/gm)].map(([, number, text]) => {
+    const choice = el("button", "choice", safe(`${number}. ${text}`.slice(0, 80)));
+    choice.addEventListener("click", () => tell("bw.answer", { issue_ids: [row.issue_id], text: number }));
+    return choice;
+  });
   const drawQuestions = () => {
     const key = (row) => `${row.issue_id}\0${row.asked_at}`;
     drawCards(byId("asking"), shot.questions, shot.queue.questions, key, (row) => {
@@ -356,7 +373,7 @@
       const reply = el("button", "reply", "Answer");
       reply.addEventListener("click", () => send(box, "bw.answer", row.issue_id, "Type the answer first."));
       return el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title)), el("span", "dim")),
-        el("pre", "", el("bdi", "", inLines(row.question))), typed("answer", row), el("div", "form", box, reply));
+        el("pre", "", el("bdi", "", inLines(row.question))), el("div", "form", ...choices(row), box, reply));
     }, (card, row) => {
       set(card.querySelector(".dim"), [row.agent && ` ${safe(row.agent)}`, row.branch && ` on ${safe(row.branch)}`].filter(Boolean).join(""));
     });
@@ -365,13 +382,11 @@
   const drawApprovals = () => {
     drawCards(byId("awaiting"), shot.approvals, shot.queue.awaiting_approval, (row) => row.issue_id, (row) => {
       const box = words(row.issue_id, `Remarks on ${safe(row.issue_id)}`);
-      const approve = el("button", "approve", "Approve");
-      const reject = el("button", "reject", "Reject");
-      const card = el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title))), el("pre"), el("pre", "said"), el("p", "dim"), typed("diff", row), el("div", "form", box, approve, reject));
-      approve.addEventListener("click", () => {
-        const { issue_id: issue, commit } = card.shown;
-        ask("bw.approve", { commits: { [issue]: commit } }, `Land ${safe(issue)} at ${short(commit)}?`);
-      });
+      const [diff, approve, reject] = [el("button", "diff", "Diff"), el("button", "approve", "Approve"), el("button", "reject", "Reject")];
+      const card = el("li", "", el("p", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title))), el("pre"), el("pre", "said"), el("p", "dim"), el("div", "form", box, diff, approve, reject));
+      diff.addEventListener("click", () => { tab = "diff"; read(pinIssue(row.issue_id), diff); });
+      approve.title = "once you have opened its diff";
+      approve.addEventListener("click", () => askApproval(card.shown));
       reject.addEventListener("click", () => send(box, "bw.reject", row.issue_id, "Type what is wrong first: its agent reads it."));
       return card;
     }, (card, row) => {
@@ -381,6 +396,8 @@
       set(said, inLines(row.message));
       said.hidden = !row.message;
       const by = row.agent ? ` by ${safe(row.agent)}` : "";
+      const more = commentsOn(row.issue_id).length;
+      set(card.querySelector(".reject"), more ? `Reject with ${counted(more, "comment")}` : "Reject");
       set(card.querySelector(".dim"), `${short(row.commit)} on ${safe(row.branch)}${by}, ${row.gate ? safe(row.gate.text) : row.verified ? "verified" : "not verified"}`);
     });
   };
@@ -474,7 +491,7 @@
     const rows = new Map(shot.quarantined.map((row) => [row.issue_id, row]));
     const causes = shot.causes ?? [{ text: "", issue_ids: [...rows.keys()] }];
     byId("quarantined").hidden = !rows.size;
-    const on = hello.control && isLive();
+    const on = decides();
     byId("retry-all").hidden = !on || rows.size < 2;
     const all = shot.queue.quarantined;
     set(byId("quarantined-note"), `${count(all)} out of the backlog until somebody asks for another try${all > rows.size ? `; the newest ${count(rows.size)} are shown` : ""}`);
@@ -494,11 +511,15 @@
       if (folded.drawn === undefined) folded.open = folded.drawn = causes.length < 9 && cause.issue_ids.length < 9;
       const shown = cause.issue_ids.map((id) => rows.get(id)).filter(Boolean);
       keyed(folded.lastElementChild, shown, (row) => `${row.issue_id}\0${row.attempts}\0${row.error}`, (row) => {
-        const again = el("button", "again", "Try again");
+        const [again, needless] = [el("button", "again", "Try again"), el("button", "needless", "Not needed")];
         again.addEventListener("click", () => tell("bw.retry", { issue_ids: [row.issue_id] }));
-        return el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title ?? "")), el("span", "dim", ` ${row.attempts ? counted(row.attempts, "attempt") : "did not land"}`), again,
+        needless.addEventListener("click", () => ask("bw.close", { issue_ids: [row.issue_id] }, `Close ${safe(row.issue_id)} (${safe(row.title)}) as not needed?`));
+        return el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title ?? "")), el("span", "dim", ` ${row.attempts ? counted(row.attempts, "attempt") : "did not land"}`), again, needless,
           row.error && row.error !== cause.text ? foreign(row.error, "pre") : null);
-      }, (item) => { item.querySelector(".again").hidden = !on; });
+      }, (item) => {
+        item.querySelector(".again").hidden = !on;
+        item.querySelector(".needless").hidden = !on || !isOver();
+      });
     });
   };
   const askAgain = (ids) => ask("bw.retry", { issue_ids: ids }, `Try ${counted(ids.length, "quarantined issue")} again?`);
@@ -679,7 +700,7 @@
 
   // --- control ---------------------------------------------------------------------------------
   let wish = null; // what a yes stands for
-  const YES = { "bw.approve": "Land it", "bw.retry": "Try again", "bw.release": "Release", "bw.stop": "Stop" };
+  const YES = { "bw.approve": "Land it", "bw.close": "Close it", "bw.merge": "Merge", "bw.retry": "Try again", "bw.release": "Release", "bw.stop": "Stop" };
   const ask = (control, fields, question) => {
     wish = () => tell(control, fields);
     set(byId("asked"), question);

@@ -84,9 +84,12 @@ CONTROLS = {
     "bw.release": ("issue_ids",),
     "bw.answer": ("issue_ids", "text"),
     "bw.approve": ("commits",),
-    "bw.reject": ("issue_ids", "text"),
+    "bw.reject": ("issue_ids", "text", "comments"),
+    "bw.close": ("issue_ids",),
+    "bw.merge": (),
 }
-"""Requests that the page may send, and the fields of each. The fleet checks their values."""
+"""Requests that the page may send, and the fields of each. Whoever carries them out checks their
+values: the fleet, or without one the server."""
 
 ASKED = frozenset(
     {"attempt", "brief", "diff", "download", "issues", "log", "nights", "report", "why"}

@@ -115,18 +115,16 @@
 
   // The buttons are those of "actions" in ui/attempt_view.py; each is a row of ui/bindings.py.
   const ACTS = {
-    release: ["Release", "danger", (issue) => ask("bw.release", { issue_ids: [issue] }, `Take ${safe(issue)} away from ${safe(open.worker)}? Its task is ended, and the issue is on hold until it is retried.`)],
+    release: ["Release", "danger", (issue) => ask("bw.release", { issue_ids: [issue] }, `Take ${safe(issue)} (${safe(open.title)}) away from ${safe(open.worker)}? Its task is ended, and the issue is on hold until it is retried.`)],
     again: ["Try again", "", (issue) => tell("bw.retry", { issue_ids: [issue] })],
-    approve: ["Approve", "", (issue) => {
-      const row = shot.approvals.find((each) => each.issue_id === issue);
-      if (row) ask("bw.approve", { commits: { [issue]: row.commit } }, `Land ${safe(issue)} at ${short(row.commit)}?`);
-    }],
+    approve: ["Approve", "", (issue) => askApproval(awaiting(issue))],
     reply: ["Answer", "", (issue, box) => send(box, "bw.answer", issue, "Type the answer first.")],
     reject: ["Reject", "", (issue, box) => send(box, "bw.reject", issue, "Type what is wrong first: its agent reads it.")],
   };
+  const awaiting = (issue) => shot.approvals.find((row) => row.issue_id === issue);
   const TEXTS = { reply: "Answer to", reject: "Remarks on" };
   const drawActs = () => {
-    const acts = hello.control && isLive() ? found?.actions ?? [] : [];
+    const acts = decides() ? found?.actions ?? [] : [];
     const about = acts.some((act) => act.button in TEXTS) ? acts.find((act) => act.button in TEXTS).button : null;
     const asked = shot.questions.find((row) => row.issue_id === open.issue);
     const rows = [...(asked ? ["asked"] : []), ...(about ? ["box"] : []), ...acts.map((act) => act.button)];
@@ -138,6 +136,10 @@
       if (name === "release") button.id = "release";
       button.addEventListener("click", () => act(open.issue, byId("acts").querySelector("textarea")));
       return button;
+    }, (node, name) => {
+      const row = awaiting(open.issue);
+      if (name === "approve") node.disabled = !row || unseen(row);
+      if (name === "reject") set(node, commentsOn(open.issue).length ? `Reject with ${counted(commentsOn(open.issue).length, "comment")}` : "Reject");
     });
   };
   const draftOf = (issue, about) => {
@@ -226,13 +228,47 @@
   const DIFF_TONES = { "+": "plus", "-": "minus", "@": "hunk", d: "file" };
   const drawDiff = async (pin) => {
     set(byId("diff"), "reading");
-    byId("diff").said = null;
+    byId("diff").said = byId("diff").told = null;
+    byId("diff").classList.remove("commentable");
     const told = await got("diff", pin);
     if (open !== pin || !told) return;
     const lines = told.error ? [told.error] : told.lines;
     const from = lines.findIndex((line) => line.startsWith("diff --git "));
     byId("diff").replaceChildren(...lines.map((line, n) => el("div", `line ${from >= 0 && n >= from ? /^(---|\+\+\+) ([ab]\/|\/dev\/null)/.test(line) ? "hunk" : DIFF_TONES[line[0]] ?? "" : ""}`, foreign(line), "\n")));
+    const row = awaiting(pin.issue);
+    if (told.error || !row) return;
+    looked.set(pin.issue, row.commit);
+    byId("diff").told = told;
+    if (hello.control) byId("diff").classList.add("commentable");
+    commentsOn(pin.issue).forEach(drawComment);
+    draw();
   };
+  // A tap on a line of a branch that awaits approval: what is typed there goes with Reject.
+  const drawComment = (one) => byId("diff").querySelectorAll(".line")[one.line]?.after(el("div", "comment", foreign(one.text)));
+  byId("diff").addEventListener("click", (event) => {
+    const line = event.target.closest(".line");
+    const { told } = byId("diff");
+    const at = line ? [...byId("diff").querySelectorAll(".line")].indexOf(line) : -1;
+    if (!decides() || !told?.places?.[at] || !awaiting(open.issue) || String(getSelection())) return;
+    byId("diff").querySelector(".writing")?.remove();
+    const issue = open.issue;
+    const box = words(`${issue}\0${at}`, `Comment on ${safe(told.places[at])}`);
+    const add = el("button", "", "Add");
+    const form = el("div", "writing form", box, add);
+    add.addEventListener("click", () => {
+      if (!box.value.trim()) { box.focus(); return; }
+      let first = at;
+      while (first > 0 && at - first < 3 && told.places[first - 1]) first -= 1;
+      const one = { line: at, place: told.places[at], code: told.lines.slice(first, at + 1).join("\n"), text: box.value.trim() };
+      comments.set(issue, [...commentsOn(issue), one]);
+      drafts.delete(box.about);
+      form.remove();
+      drawComment(one);
+      draw();
+    });
+    line.after(form);
+    box.focus();
+  });
   const drawAbout = async () => {
     const pin = open;
     const section = (heading, lines) => el("section", "", el("h3", "", safe(heading)), ...lines);

@@ -73,6 +73,8 @@ class PageState:
         self.snapshot: Message | None = None
         self.end_was_read = False
         """Whether a person has touched the page since the run here has ended."""
+        self.decisions = 0
+        """Number of requests of people so far."""
         self._changed = threading.Condition()
         self._version = 0
         self._snapshots = Snapshots()

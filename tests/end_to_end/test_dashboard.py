@@ -78,7 +78,7 @@ def test_a_whole_run_is_seen_steered_and_summed_up(
     screen.keys("+")
     screen.wait_for("workers 1-3 of 3, 3 busy")
     screen.keys("x")
-    screen.wait_for(f"release {of_second}?")
+    screen.wait_for(lambda text: f"release {of_second} (" in text and "y yes, n no" in text)
     screen.keys("y")
     screen.wait_for("requeued")
     screen.resize(120, 30)
@@ -192,7 +192,7 @@ def test_several_watch_and_come_and_go_and_the_fleet_does_not_notice(
     first.keys("w")
     first.wait_for("no live page")
     first.keys("x")
-    first.wait_for("Its task on W1 is ended")
+    first.wait_for("release bw-1 (number 1)? Its task is ended")
     first.keys("n")
     first.wait_for("left as it is")
     first.keys("q")
@@ -299,7 +299,7 @@ def test_what_failed_and_what_landed_is_three_keys_away_and_stays_over_a_restart
     first = fleet.status()["run_id"]
     assert call(embedded, "restart", "-d").returncode == 0
     until(lambda: json.loads(call(embedded, "status", "--json").stdout)["run_id"] != first)
-    seen = screen.wait_for(lambda text: " running  0/1 closed" in text)
+    seen = screen.wait_for(lambda text: " running  1/2 closed" in text)
     assert seen.splitlines()[4:23] == landed.splitlines()[4:23]
     screen.keys("q")
     screen.wait_for("on bw-landing/main, landed only")

@@ -106,7 +106,7 @@ def test_the_keyboard_alone_reaches_everything(browser: Browser, house: Served, 
             break
         assert page.value(outlined), f"the focus on {seen[-1]} is seen"
     wanted = {"pause", "fewer", "more", "drain", "stop", "nights", "retry-all", "timeline"}
-    assert wanted | {"row", "opens", "again", "reply", "approve", "reject"} <= {*seen}
+    assert wanted | {"row", "opens", "again", "reply", "diff", "reject"} <= {*seen}
     page.value("document.querySelector('#ended .opens').focus()")
     page.press("Enter")
     page.until("!document.getElementById('log').hidden")

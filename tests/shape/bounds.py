@@ -32,27 +32,27 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 """No module joins one of these, and there is no other."""
 
 BUDGET: Mapping[str, int] = {
-    ".": 838,
+    ".": 839,
     "agents": 2541,
     "attempts": 2517,
     "chaos": 1238,
     "checks": 4475,
-    "cli": 8031,
+    "cli": 8251,
     "conformance": 2616,
-    "core": 13517,
+    "core": 13519,
     "demo": 738,
     "executors": 738,
     "integrations": 10467,
     "landing": 4272,
     "runtime": 8456,
     "trackers": 3378,
-    "ui": 7610,
+    "ui": 7782,
     "views": 500,
     "worktrees": 3610,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 75_542
+GRANTED = 75_937
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -83,7 +83,7 @@ BOUNDS = {
     # git for an attempt instead of 40. Four gits of the lander that stay, and all refs read from
     # their files: 19, and 23 processes of git for an issue instead of 36.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1803, slack=14),
+    "life_functions": Bound(1799, slack=14),
     "life_files": Bound(197),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -94,20 +94,20 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4090, slack=100),
+    "read_model_lines": Bound(4091, slack=100),
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6788, slack=30),
+    "functions": Bound(6826, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(294, slack=10),
+    "tiny_functions": Bound(293, slack=10),
     "repacking_calls": Bound(20),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1057, slack=10),
+    "classes": Bound(1059, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(123836, slack=1000),
+    "test_lines": Bound(124186, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

@@ -65,6 +65,11 @@ class TmuxScreen:
         self._tmux("send-keys", "-l", text)
         self.keys("Enter")
 
+    def letters(self, text: str) -> None:
+        """Press keys one after the other, as a person types: in one read they would be a paste."""
+        for letter in text:
+            self._tmux("send-keys", "-l", letter)
+
     def click(self, column: int, row: int) -> None:
         """Press and release the left button of a mouse there, from 1 on, as a terminal tells it."""
         self._tmux("send-keys", "-l", f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")

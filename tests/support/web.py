@@ -16,6 +16,7 @@ from beads_workers.core.records import journal as rec
 from beads_workers.core.records.receipts import Receipt
 from beads_workers.ui.attempt_view import AttemptView, Pin
 from beads_workers.ui.backlog import of_snapshot
+from beads_workers.ui.line_comments import places
 from beads_workers.ui.web import Body, WebServer
 from beads_workers.ui.web_state import Message, PageState
 from tests.support import landings
@@ -88,7 +89,8 @@ class Served:
             case "log":
                 return {"error": "that run is not here any more"}
             case "diff":
-                return {"lines": ["bw/x at 123", "", "diff --git a/x b/x", f"+{lines[0]}", "-gone"]}
+                shown = ["bw/x at 123", "", "diff --git a/x b/x", f"+{lines[0]}", "-gone"]
+                return {"lines": shown, "places": places(shown)}
             case "issues" if self.shown.snapshot is not None:
                 found = of_snapshot(self.shown.snapshot)
                 return issues_json(found, self.shown.snapshot, 0.0) | {"mark": "m"}

@@ -166,7 +166,9 @@ def test_each_state_of_an_issue_has_its_actions() -> None:
     assert keys("app-1", *to_decide()) == "i"
     assert keys("app-2", *to_decide()) == "vV"
     assert keys("app-9", *to_decide()) == ""
-    assert keys("app-1", *fleet(1, busy=1), quarantined, rec.RunEnded(0)) == ""
+    over = rec.RunEnded(0)
+    assert keys("app-1", *fleet(1, busy=1), quarantined, over) == "r", "the next start does it"
+    assert keys("app-1", *fleet(1, busy=1), over) == ""
 
 
 def test_each_action_is_a_key_of_an_attempt_and_a_button_of_the_page() -> None:

@@ -140,4 +140,6 @@ def test_the_page_has_exactly_these_buttons_and_asks_as_they_say() -> None:
         assert handlers, button.name
         for handler in handlers:
             handler = re.split(r"\n    \w+: \[|\n  \};", handler)[0]
-            assert bool(re.search(r"\bask(?:Again)?\(", handler)) is button.asks, button.name
+            assert bool(re.search(r"\bask(?:Again|Approval)?\(", handler)) is button.asks, (
+                button.name
+            )

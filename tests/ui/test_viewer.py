@@ -331,9 +331,23 @@ def test_the_sections_of_an_attempt_are_walked_through_and_read_from_their_begin
 
 
 def test_the_first_step_down_in_a_text_that_is_read_from_its_beginning_goes_down() -> None:
-    screen = replace(FOLLOWED, pane=viewer.Pane.DIFF, log_end=0)
+    screen = replace(FOLLOWED, pane=viewer.Pane.ABOUT, log_end=0)
     assert pressed("j", screen=screen)[0].log_end == 50 + 5
     assert pressed("k", screen=screen)[0].log_end == 50 + 4
+
+
+def test_a_line_of_a_diff_is_chosen_and_the_text_follows_it() -> None:
+    screen = replace(FOLLOWED, pane=viewer.Pane.DIFF, log_end=0)
+    below = pressed("j", screen=screen)[0]
+    assert (below.log_found, below.log_end) == (51, 54), "it is on the screen"
+    for _ in range(3):
+        below = pressed("j", screen=below)[0]
+    assert (below.log_found, below.log_end) == (54, 55)
+    assert pressed("k", screen=screen)[0].log_found == 50
+    last = pressed("G", screen=screen)[0]
+    assert (last.log_found, last.log_end) == (149, 150)
+    page = pressed("page_down", screen=screen)[0]
+    assert (page.log_found, page.log_end) == (54, 58)
 
 
 def told() -> AttemptView:

@@ -130,6 +130,7 @@ def reopening(issue_id: model.IssueId, is_answered: bool) -> Settlement:
     return Settlement(Action.REOPEN, issue_id, read_first=is_answered, taken_back=is_answered)
 
 
+DELETED = "deleted"
 CLOSED_BY_OTHERS = "closed by somebody else"
 """``Settled.error`` of a ``CONFIRM`` that has found the issue closed."""
 
@@ -432,7 +433,7 @@ def why_over(status: str, assignee: str, *, or_open: bool = False) -> str:
     if status == "closed":
         return CLOSED_BY_OTHERS
     if not status or status in FINISHED:
-        return "deleted"
+        return DELETED
     if assignee.startswith(model.FLEETS):
         return ""
     if status == "blocked" or (or_open and status == "open"):

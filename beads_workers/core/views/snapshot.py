@@ -401,7 +401,8 @@ class Board:
     @property
     def unclosed(self) -> list[Issue]:
         """Issues that an earlier run did, without telling the tracker."""
-        return self.issues.standing(Standing.UNCLOSED)
+        found = self.issues.standing(Standing.UNCLOSED)
+        return [issue for issue in found if issue.place is Place.UNCLOSED]
 
     @property
     def unclosed_count(self) -> int:
