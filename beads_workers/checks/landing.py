@@ -227,6 +227,14 @@ def _ahead(landing: Landing, worktrees: Worktrees, ref: str) -> Check | None:
 REMOTE_SECONDS = 20.0
 
 
+def is_first_ledger(landing: Landing, worktrees: Worktrees) -> bool:
+    """Return whether a start may push a first ledger, which the remote may refuse."""
+    if landing.rules.remote is None or landing.rules.form.trailers == "full":
+        return False
+    ref = ledger_ref(landing.branch)
+    return git_or_none(worktrees.common, "rev-parse", "--verify", "--quiet", ref) is None
+
+
 def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
     """Report a remote that refuses the ledger: branch and ledger are pushed together, or neither.
 

@@ -87,7 +87,7 @@ def all_checks(
     for job, check in carry_out([job for job, _ in jobs.values()], waiting):
         condition = jobs[id(job)][1]
         if condition.unsaid and check.status is Grade.FAIL:
-            check = replace(check, status=Grade.WARN)
+            check = replace(check, status=Grade.WARN, pending=True)
         if check.status is Grade.FAIL and _is_lifted(condition, plan):
             text = f"{check.text} ({condition.lifted_by})"
             check = replace(check, status=Grade.WARN, text=text)

@@ -71,8 +71,10 @@ class Printer:
             if count[grade]
         ]
         verdict = "not ready" if any_failed(checks) else "ready"
-        if verdict == "ready" and (pending := [each.name for each in checks if each.pending]):
-            verdict = f"ready if {' and '.join(dict.fromkeys(pending))} holds, which a start tries"
+        pending = _pending(checks)
+        if verdict == "ready" and pending:
+            hold = "hold" if len(pending) > 1 else "holds"
+            verdict = f"ready if {' and '.join(pending)} {hold}, which only a start knows"
         self._write(f"{verdict}: {', '.join(problems) or 'all fine'}")
 
     def _first(self, check: Check) -> str:
@@ -105,8 +107,14 @@ def printer(stream: TextIO, *, as_json: bool) -> Printer:
 
 
 def as_object(checks: Sequence[Check]) -> dict[str, Any]:
-    """Return ``{"ok": bool, "checks": [{"name", "status", "text", "remedy"}...]}``."""
-    return {"ok": not any_failed(checks), "checks": [to_json(each) for each in checks]}
+    """Return ``{"ok": bool, "pending": [NAME...], "checks": [{"name", "status", ...}...]}``."""
+    shown = [to_json(each) for each in checks]
+    return {"ok": not any_failed(checks), "pending": _pending(checks), "checks": shown}
+
+
+def _pending(checks: Sequence[Check]) -> list[str]:
+    """Return the names of what only a start finds out."""
+    return [*dict.fromkeys(each.name for each in checks if each.pending)]
 
 
 # --- doctor --------------------------------------------------------------------------------------

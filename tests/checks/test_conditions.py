@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
 from beads_workers.checks import conditions as folder
-from beads_workers.checks.condition import CheckedBy, conditions, table
+from beads_workers.checks import runner
+from beads_workers.checks.condition import CheckedBy, Condition, conditions, table
+from beads_workers.checks.rules import Grade, fail, ok
 from beads_workers.cli.application import build
+from beads_workers.cli.doctor import Printer
 from beads_workers.errors import CommandError
+from beads_workers.options import Options
 from tests.cli.doctor_support import Patient, initialised, write
 from tests.support.repository import IDENTITY, commit, git, make_repository
+
+if TYPE_CHECKING:
+    from beads_workers.checks.plan import FleetPlan
 
 TRIAL = """
 from beads_workers.checks.condition import Condition, Stage, skip
@@ -302,3 +315,43 @@ def test_what_costs_minutes_is_asked_last_and_every_row_says_who_asks() -> None:
     asked = [each.asked for each in conditions()]
     assert CheckedBy.AT_THE_END not in asked[: -asked.count(CheckedBy.AT_THE_END)]
     assert table().count("\n|") == len(asked) + 2
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_doctor_never_says_ready_where_start_refuses(data: st.DataObject) -> None:
+    """Whatever fails, alone or with others, and whatever an option lifts."""
+    known = [each for each in conditions() if each.asked is not CheckedBy.BY_START]
+    failing = data.draw(st.sets(st.sampled_from(range(len(known))), min_size=1, max_size=3))
+    lifted = data.draw(st.sets(st.sampled_from([each.name for each in known]), max_size=2))
+    base = data.draw(st.booleans())
+
+    def broken(number: int, each: Condition) -> Condition:
+        """The condition, which fails or holds. What only a start finds out stays open for others:
+        of that, doctor has a condition of its own."""
+        is_open = each.asked is CheckedBy.BY_DOCTOR and not base
+        found = replace(ok(each.name, "fine"), pending=is_open)
+        if number in failing and each.asked is not CheckedBy.BY_DOCTOR:
+            found = fail(each.name, "broken")
+        look = (lambda plan: None) if is_open and base else (lambda plan: found)
+        return replace(each, look=look)
+
+    trial = tuple(broken(number, each) for number, each in enumerate(known))
+    options = Options(skip_base_check=base, skip_check=tuple(lifted))
+    plan = cast("FleetPlan", SimpleNamespace(options=options))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "conditions", lambda: trial)
+        refused = any(check.status is Grade.FAIL for _, check in runner.start_checks(plan))
+        said = io.StringIO()
+        Printer(said, silent=False).end(
+            [check for _, check in runner.all_checks(plan, lambda name: None)]
+        )
+    event(f"refused: {refused}")
+    assert not (refused and said.getvalue().startswith("ready:")), said.getvalue()
+
+
+def test_what_only_a_start_checks_has_a_line_of_doctor() -> None:
+    by_start = (CheckedBy.BY_START, CheckedBy.AT_THE_END)
+    tried = {each.name for each in conditions() if each.asked in by_start}
+    said = {each.name for each in conditions() if each.asked not in by_start}
+    assert tried <= said

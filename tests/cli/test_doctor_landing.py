@@ -70,6 +70,8 @@ def test_a_remote_that_cannot_be_reached_fails(project: Patient) -> None:
     git(project.folder, "clone", "--quiet", "--bare", ".", "../origin.git")
     fine = found(project, "--verify", "true").one("landing")
     assert (fine["status"], "bw-landing/main of origin" in fine["text"]) == ("ok", True)
+    # Only a push shows whether the remote takes the ledger.
+    assert "landing" in found(project, "--verify", "true").shown["pending"]
     # A colleague has moved it back, there.
     git(project.folder, "push", "--quiet", "origin", "HEAD:refs/heads/bw-landing/main")
     git(project.folder, "branch", "bw-landing/main")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from beads_workers.checks import landing
@@ -58,7 +59,10 @@ def _of_both(
 def _remote(plan: FleetPlan) -> Found:
     if met(plan.landing) is None or met(plan.worktrees) is None:
         return None
-    return _of_both(landing.closed_remote)(plan) or _where(plan)
+    if (found := _of_both(landing.closed_remote)(plan) or _where(plan)) is None:
+        return None
+    tries = _of_both(lambda lands, where: found if landing.is_first_ledger(lands, where) else None)
+    return replace(found, pending=tries(plan) is not None)
 
 
 def _merges(plan: FleetPlan) -> Found:
