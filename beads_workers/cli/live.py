@@ -16,9 +16,11 @@ from rich.console import Group
 
 from beads_workers.cli.backlog import BacklogWatch
 from beads_workers.cli.feeds import Feed, Message
+from beads_workers.cli.own_keys import own_keys, run
 from beads_workers.cli.person import signed
 from beads_workers.cli.why import why_lines
 from beads_workers.core.base.text import counted, printable
+from beads_workers.errors import CommandError
 from beads_workers.ui import bindings, theme, viewer
 from beads_workers.ui.attempt_view import sections
 from beads_workers.ui.dashboard import (
@@ -133,6 +135,10 @@ class _Live:
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
         part = viewer.OWN_PARTS.get(pane, viewer.Part.WORKERS)
         self._look = viewer.Screen(role, pane, part, unicode=unicode)
+        try:
+            self._look = replace(self._look, own_keys=own_keys())
+        except CommandError as error:
+            self._look = replace(self._look, message=error.message)
         self._picture = Group()
         self._mouse = os.environ.get(MOUSE_VARIABLE, "") != "0"
         self._lines: list[str] = []
@@ -335,6 +341,9 @@ class _Live:
                 self._show_page()
             case viewer.Save(path):
                 self._save(path)
+            case viewer.RunOwn(command, issue_id):
+                directory = self._run_folder("-").parent.parent
+                self._in_background(lambda: run(command, issue_id, directory))
             case viewer.LookAgain():
                 self._backlog.hurry()
 
@@ -357,10 +366,14 @@ class _Live:
         log, pane = self._look.log, self._look.pane
         source = self._logs.path if pane is viewer.Pane.LOG else None
         lines = [line for _, line in log.whole_lines()] if log is not None else []
+        self._in_background(lambda: save(path, source, lines))
+        self._say("saving ...")
+
+    def _in_background(self, work: Callable[[], str]) -> None:
+        """Do something that may take long, and say what came of it."""
         self._saves += 1
         self._awaits_save = True
-        self._saving.of(self._saves, lambda: save(path, source, lines))
-        self._say("saving ...")
+        self._saving.of(self._saves, work)
 
     def _say_saved(self) -> None:
         """Say the result of the last save, once."""

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,11 +50,14 @@ def register(app: typer.Typer) -> None:
 
 def diff(
     issue: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="ISSUE", help="Which.", show_default=False, autocompletion=with_branches
+            metavar="[ISSUE]", help="Which.", show_default=False, autocompletion=with_branches
         ),
-    ],
+    ] = None,
+    night: Annotated[
+        bool, typer.Option("--night", help="All that has landed in the last night.")
+    ] = False,
     stat: Annotated[bool, typer.Option("--stat", help="Only the files and their sizes.")] = False,
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -64,15 +67,18 @@ def diff(
     After that you can approve it: 'approve' takes the commit that was shown last.
     """
     directory = find_state_directory(state_dir)
+    if issue is None or night:
+        if issue is not None or not night:
+            raise CommandError("which?", "'diff ISSUE', or 'diff --night'", EXIT_USAGE)
+        _diff_of_night(directory, stat=stat, as_json=as_json)
+        return
     try:
         record = _record(directory, issue)
         commit, text = _changes(record, stat=stat)
     except CommandError:
         if (landed := _landed(directory, issue)) is None:
             raise
-        commit, lines = landed
-        shown = [*takewhile(lambda line: not line.startswith("diff --git "), lines)]
-        text = "\n".join(shown if stat else lines)
+        commit, text = landed[0], _text(landed[1], stat=stat)
         fields = {"issue_id": issue, "landed": commit, "diff": text}
         print(json_line(fields)) if as_json else _page(f"{printable(issue)}: {text}")
         return
@@ -87,6 +93,36 @@ def diff(
 
     head = f"{printable(issue)}: {printable(record.branch)} at {commit[:SHA_CHARS]}"
     _page("\n".join([head, "", *(diff_line(each) for each in text.split("\n"))]))
+
+
+def _text(lines: Sequence[str], *, stat: bool) -> str:
+    """Return a diff, or only its files and their sizes."""
+    shown = takewhile(lambda line: not line.startswith("diff --git "), lines)
+    return "\n".join(shown if stat else lines)
+
+
+def _diff_of_night(directory: Path, *, stat: bool, as_json: bool) -> None:
+    """Show what has landed in the last night, issue by issue."""
+    from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.views.histories import read_night
+
+    runs = RunDirectory(directory)
+    issues = read_night(runs, runs.last_run()).issues if runs.run_ids() else ()
+    rows = []
+    for each in issues:
+        if each.landing is None or (landed := _landed(directory, each.issue_id)) is None:
+            continue
+        row = {"issue_id": each.issue_id, "title": each.title, "landed": landed[0]}
+        rows.append(row | {"diff": _text(landed[1], stat=stat)})
+    if as_json:
+        print(json_line({"night": rows}))
+        return
+    if not rows:
+        raise CommandError(
+            "nothing has landed in the last night", "'beads-workers report' says why"
+        )
+    heads = (f"== {printable(row['issue_id'])} {printable(row['title'], 100)}" for row in rows)
+    _page("\n\n".join(f"{head}\n{row['diff']}" for head, row in zip(heads, rows, strict=True)))
 
 
 def _landed(directory: Path, issue: str) -> tuple[str, list[str]] | None:

@@ -388,7 +388,7 @@ def card(url: str) -> PageCard:
 
 
 def _code(url: str) -> tuple[str, ...]:
-    """Return the address as a QR code; nothing without the extra ``qr``."""
+    """Return the address as a QR code; nothing without ``segno``."""
     try:
         segno = import_module("segno")
     except ImportError:

@@ -34,7 +34,7 @@ from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sources import open_source
 from beads_workers.ui.reasons import Cause, Picture, Reason, chain, explain, headline
-from beads_workers.ui.time_text import clock
+from beads_workers.ui.time_text import clock, done_about
 from beads_workers.ui.why import Overview, issue_lines, overview_lines, survey
 
 # --- dependency look-up --------------------------------------------------------------------------
@@ -236,6 +236,8 @@ def _why_nothing(directory: Path, source: str | None, *, as_json: bool) -> None:
         print(f"of the {ROWS_MAX} most urgent issues (there are more):")
     for line in overview_lines(found, picture):
         print(line)
+    if estimate := scheduler.estimate():
+        print(f"{estimate}, at this rate")
 
 
 def look(settings: FleetSettings, issue_id: IssueId | None) -> TrackerLook:
@@ -300,6 +302,11 @@ class Scheduler:
         if "facts" not in answer:
             raise CommandError(str(answer.get("error") or "the fleet did not answer"))
         return from_plain(Facts, answer["facts"])
+
+    def estimate(self) -> str:
+        """Return when all that is known will be closed: ``done about 03:40``; "" if nothing
+        tells."""
+        return done_about(self._client.ask("bw.status")) if self._client is not None else ""
 
 
 def picture_of(facts: Facts, looked: TrackerLook) -> Picture:

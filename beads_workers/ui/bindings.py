@@ -41,6 +41,7 @@ from beads_workers.ui.viewer import (
     Pressed,
     Question,
     Role,
+    RunOwn,
     Save,
     SayPage,
     Screen,
@@ -229,6 +230,10 @@ def press(screen: Screen, key: str, snapshot: Fields, page_rows: int = 8) -> Pre
         return _type(screen, screen.typed, key, page_rows), None
     if (act := _ACTIONS.get((screen.role, screen.pane, key))) is not None:
         return act(screen, snapshot, page_rows)
+    if (command := screen.own_keys.get(key)) is not None:
+        if not (issue_id := _subject(screen, snapshot)):
+            return replace(screen, message=f"{key} runs {command}: choose an issue"), None
+        return replace(screen, message=f"runs: {command}"), RunOwn(command, issue_id)
     if len(key) == 1 and screen.role is not Role.REPLAY:
         screen = replace(screen, message=f"{key} does nothing here; ? shows the keys")
     return screen, None
@@ -1037,8 +1042,8 @@ ROWS = (
     BindingRow(
         "m t w", "mouse on, off; other colours; the live page",
         "leave the mouse to the terminal, which then selects text, or take it again; other colours."
-        " `w`: how to open the live page: its address, a tunnel for a phone, and with the extra"
-        " `qr` a QR code",
+        " `w`: how to open the live page: its address, a tunnel for a phone, and if"
+        " `segno` is installed a QR code",
         (
             Binding("m", _mouse, word="mouse"),
             Binding("t", _theme, word="colours"),
@@ -1071,3 +1076,5 @@ _WORDS = {
     for pane in key.panes
     if key.word
 }
+KEYS_TAKEN = frozenset(name for _, _, name in _ACTIONS)
+"""Keys that have a meaning anywhere."""

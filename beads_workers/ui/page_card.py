@@ -13,7 +13,7 @@ HALVES = {"00": " ", "01": "\N{LOWER HALF BLOCK}", "10": "\N{UPPER HALF BLOCK}"}
 HALVES["11"] = "\N{FULL BLOCK}"
 """Two rows of a code -> a character; a module is as wide as half a character is high."""
 
-WITHOUT = "a QR code of it: pip install 'beads-workers[qr]'"
+WITHOUT = "a QR code of it: pip install segno"
 
 
 def page_card(screen: Screen, columns: int, rows: int) -> Iterator[Text]:

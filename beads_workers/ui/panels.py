@@ -745,7 +745,8 @@ def _about(row: viewer.Fields) -> Iterator[tuple[str, str]]:
 def keys(screen: viewer.Screen, width: int) -> Iterator[Text]:
     """Yield a rule, and the meaning of each key."""
     yield _rule("keys", width, screen)
-    for key, meaning in bindings.help_lines(screen.role)[screen.top :]:
+    own = [(key, f"runs: {printable(text)}") for key, text in screen.own_keys.items()]
+    for key, meaning in [*own, *bindings.help_lines(screen.role)][screen.top :]:
         yield Row(width).add(" ").add(key, 9, "strong").fill(meaning).text()
 
 

@@ -187,7 +187,17 @@ class Mouse:
     """Wish: have the mouse reported, or leave it to the terminal again."""
 
 
-Wish = Ask | Copy | Mouse | Leave | Detach | Faster | OtherTheme | SayPage | Save | LookAgain
+@dataclass(frozen=True, slots=True)
+class RunOwn:
+    """Wish: run a command of the person's own on an issue."""
+
+    command: str
+    issue_id: str
+
+
+Wish = (
+    RunOwn | Ask | Copy | Mouse | Leave | Detach | Faster | OtherTheme | SayPage | Save | LookAgain
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +361,8 @@ class Screen:
     log: ShownLog | None = None
     # The card of the live page.
     card: PageCard | None = None
+    # Commands of the person's own, by their keys.
+    own_keys: Mapping[str, str] = field(default_factory=dict)
     # The terminal can show more than ASCII.
     unicode: bool = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from itertools import pairwise
@@ -128,6 +129,10 @@ def test_diff_shows_what_has_landed(embedded: EmbeddedProject, start: StartFleet
     assert "landed as" in shown.stdout and "+bw-1" in shown.stdout
     assert "+bw-1" not in fleet.call("diff", "bw-1", "--stat").stdout
     assert fleet.call("diff", "bw-2").returncode != 0
+    night = fleet.call("diff", "--night")
+    assert night.stdout.startswith("== bw-1 ") and "+bw-1" in night.stdout
+    (told,) = json.loads(fleet.call("diff", "--night", "--stat", "--json").stdout)["night"]
+    assert (told["issue_id"], "+bw-1" in told["diff"]) == ("bw-1", False)
 
 
 def test_without_landing_branches_stay_as_they_are(

@@ -1,0 +1,85 @@
+"""Keys of a person's own, for the dashboard: each runs a command on the chosen issue.
+
+They are in the person's settings, ``~/.config/beads-workers/config.toml``, and in no project's:
+
+    [keys]
+    o = "code {worktree}"
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from beads_workers.core.base.text import printable
+from beads_workers.errors import CommandError
+from beads_workers.ui.bindings import KEYS_TAKEN
+
+PLACEHOLDERS = ("{issue}", "{worktree}", "{branch}")
+SECONDS_MAX = 3600.0
+"""Time after which nobody waits for how a command ends."""
+
+
+def settings_file() -> Path:
+    """Return the file of the person's settings, which may not be there."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "beads-workers" / "config.toml"
+
+
+def own_keys() -> dict[str, str]:
+    """Return the commands by their keys; raise ``CommandError`` for a file that has mistakes."""
+    file = settings_file()
+    try:
+        found = tomllib.loads(file.read_text("utf-8")).get("keys", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{file}: {error}") from None
+    if not isinstance(found, dict):
+        raise CommandError(f"{file}: keys is no table")
+    for key, command in found.items():
+        if len(key) != 1 or not key.isprintable() or key in KEYS_TAKEN:
+            raise CommandError(f"{file}: {printable(key, 20)} is no free key: one letter or sign")
+        if not isinstance(command, str) or not _words(command):
+            raise CommandError(f"{file}: {key} is no command")
+    return dict(found)
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return []
+
+
+def run(command: str, issue_id: str, directory: Path) -> str:
+    """Run a command on an issue, and return what is said of it once it has ended."""
+    from beads_workers.views.attempt_files import worktree_of
+    from beads_workers.worktrees.records import Records
+
+    record = worktree_of(Records(directory), issue_id)
+    if record is None and any(each in command for each in PLACEHOLDERS[1:]):
+        return f"no worktree of {printable(issue_id)} is here"
+    values = (issue_id, record.path if record else "", record.branch if record else "")
+    argv = [_filled(word, dict(zip(PLACEHOLDERS, values, strict=True))) for word in _words(command)]
+    try:
+        # No shell: an issue's id and its branch are never part of a shell line.
+        ended = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS_MAX,
+            check=False, start_new_session=True, errors="replace",
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return printable(f"{argv[0]}: {error}", 200)
+    said = (ended.stderr or ended.stdout).strip().splitlines()
+    how = f"exit {ended.returncode}" if ended.returncode else "done"
+    return printable(": ".join([argv[0], how, *said[-1:]]), 200)
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    for name, text in values.items():
+        word = word.replace(name, text)
+    return word
