@@ -82,7 +82,7 @@ def report(
 
         print(json_line(findings.report(history)))
     elif html is not None:
-        _write_page(history, html)
+        _write_page(directory.root, history, html)
     else:
         _show(history)
     if done:
@@ -108,10 +108,11 @@ def _show(history: History) -> None:
         console.print(part, soft_wrap=True)
 
 
-def _write_page(history: History, file: str) -> None:
+def _write_page(root: Path, history: History, file: str) -> None:
     from beads_workers.ui.report_html import page
+    from beads_workers.views.attempt_files import landed_diffs
 
-    text = page(history)
+    text = page(history, [*landed_diffs(root, history)])
     if file == "-":
         sys.stdout.buffer.write(text.encode("utf-8"))
         return

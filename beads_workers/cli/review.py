@@ -76,7 +76,9 @@ def diff(
         record = _record(directory, issue)
         commit, text = _changes(record, stat=stat)
     except CommandError:
-        if (landed := _landed(directory, issue)) is None:
+        from beads_workers.views.attempt_files import landed_diff
+
+        if (landed := landed_diff(directory, issue)) is None:
             raise
         commit, text = landed[0], _text(landed[1], stat=stat)
         fields = {"issue_id": issue, "landed": commit, "diff": text}
@@ -104,16 +106,16 @@ def _text(lines: Sequence[str], *, stat: bool) -> str:
 def _diff_of_night(directory: Path, *, stat: bool, as_json: bool) -> None:
     """Show what has landed in the last night, issue by issue."""
     from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.views.attempt_files import landed_diffs
     from beads_workers.views.histories import read_night
 
     runs = RunDirectory(directory)
-    issues = read_night(runs, runs.last_run()).issues if runs.run_ids() else ()
-    rows = []
-    for each in issues:
-        if each.landing is None or (landed := _landed(directory, each.issue_id)) is None:
-            continue
-        row = {"issue_id": each.issue_id, "title": each.title, "landed": landed[0]}
-        rows.append(row | {"diff": _text(landed[1], stat=stat)})
+    night = read_night(runs, runs.last_run()) if runs.run_ids() else None
+    rows = [
+        {"issue_id": each.issue_id, "title": each.title, "landed": commit}
+        | {"diff": _text(lines, stat=stat)}
+        for each, commit, lines in (landed_diffs(directory, night) if night is not None else ())
+    ]
     if as_json:
         print(json_line({"night": rows}))
         return
@@ -123,22 +125,6 @@ def _diff_of_night(directory: Path, *, stat: bool, as_json: bool) -> None:
         )
     heads = (f"== {printable(row['issue_id'])} {printable(row['title'], 100)}" for row in rows)
     _page("\n\n".join(f"{head}\n{row['diff']}" for head, row in zip(heads, rows, strict=True)))
-
-
-def _landed(directory: Path, issue: str) -> tuple[str, list[str]] | None:
-    """Return the commit as which an issue has landed, and its diff; None if it has not."""
-    from beads_workers.runtime.run_directory import RunDirectory
-    from beads_workers.ui.attempt_view import Pin
-    from beads_workers.views.attempt_files import diff_lines, read_view
-    from beads_workers.worktrees.git import GitError
-
-    runs = RunDirectory(directory)
-    view = read_view(directory, Pin(issue, runs.last_run())) if runs.run_ids() else None
-    commit = view.landing.commit if view is not None and view.landing is not None else ""
-    try:
-        return (commit, diff_lines(directory, view, runs=False)) if view and commit else None
-    except GitError as error:
-        raise CommandError(f"git cannot show {commit}: {error}") from None
 
 
 def _record(directory: Path, issue: str) -> WorktreeRecord:

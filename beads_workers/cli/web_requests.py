@@ -204,6 +204,7 @@ class PageAnswers:
     def report(self, query: Query) -> Body | Message:
         """Return the report of a night, or of one run, as ``report --html`` writes it."""
         from beads_workers.ui.report_html import page
+        from beads_workers.views.attempt_files import landed_diffs
         from beads_workers.views.histories import read_history, read_night
 
         run_id = query.get("run") or self._runs.last_run()
@@ -211,7 +212,8 @@ class PageAnswers:
             return {"error": "that run is not here any more"}
         read: Callable[[RunDirectory, str], History]
         read = read_history if query.get("only") else read_night
-        text = page(read(self._runs, run_id)).encode()
+        history = read(self._runs, run_id)
+        text = page(history, [*landed_diffs(self._directory, history)]).encode()
         # By its own policy it loads nothing; here it is no page of this origin either.
         return Body("text/html; charset=utf-8", text, {"Content-Security-Policy": SANDBOX})
 

@@ -63,6 +63,8 @@ class Failure:
     issue_ids: tuple[str, ...]
     # Time of the last failure.
     last: float
+    # The last lines of what its check printed, or a reviewer's remarks; "" for none.
+    lesson: str = ""
 
 
 @value
@@ -159,6 +161,9 @@ def _session(attempt: Attempt) -> tuple[str, str] | None:
     return (attempt.issue_id, session) if session else None
 
 
+LESSON_LINES = 15
+
+
 def failures(history: History) -> list[Failure]:
     """Return failed attempts by reason, with asked-for retries, the most frequent first."""
     groups: dict[tuple[str, str], list[Attempt]] = {}
@@ -181,6 +186,7 @@ def _failure(outcome: str, text: str, group: list[Attempt]) -> Failure:
         sum(a.seconds for a in group),
         tuple(dict.fromkeys(a.issue_id for a in group)),
         max(a.began + a.seconds for a in group),
+        "\n".join(last.receipt.lesson.splitlines()[-LESSON_LINES:]) if last.receipt else "",
     )
 
 
@@ -415,7 +421,7 @@ def money_of(history: History) -> Money | None:
             continue
         named = [
             (found.by_issue, attempt.issue_id),
-            (found.by_agent, receipt.agent or attempt.agent or "agent"),
+            (found.by_agent, receipt.payer if receipt.agent else attempt.agent or "agent"),
             (found.by_outcome, attempt.outcome),
         ]
         if (why := in_vain.outcome(attempt)) is not None:

@@ -654,7 +654,8 @@ def _facts(
             if not again and columns(text) > row.room:
                 text = ended_text(fields, short=True)
             row.add(f"{text}  ", style=style)
-    if (agent := fields.get("agent")) is not None and columns(agent) <= row.room:
+    agent = fields.get("escalated") or fields.get("agent")
+    if agent is not None and columns(agent) <= row.room:
         row.add(agent, style="agent").add("  ")
     progress = fields.get("progress")
     doing = fields.get("activity") or (progress["activity"] if progress else "")

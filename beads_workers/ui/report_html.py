@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import PurePath
 from xml.etree.ElementTree import Element
 
 from beads_workers.core.base.text import counted
-from beads_workers.core.views.history import OUTCOMES, Fate, History
+from beads_workers.core.views.history import OUTCOMES, Fate, History, IssueHistory
 from beads_workers.ui import findings
 from beads_workers.ui import report_sections as charts
 from beads_workers.ui import report_sections as tables
@@ -35,9 +35,12 @@ ICON = (
 )
 
 
-def page(history: History) -> str:
-    """Return the whole document; encode it as UTF-8."""
-    body = el("body", patterns(), _header(history), add(el("main"), _sections(history)))
+Diffs = Sequence[tuple[IssueHistory, str, list[str]]]
+
+
+def page(history: History, diffs: Diffs = ()) -> str:
+    """Return the whole document; encode it as UTF-8. ``diffs``: of what has landed."""
+    body = el("body", patterns(), _header(history), add(el("main"), _sections(history, diffs)))
     body.append(own("script", read_own("report.js")))
     return render(el("html", _head(history), body, lang="en"))
 
@@ -125,7 +128,7 @@ def _header(history: History) -> Element:
     )
 
 
-def _sections(history: History) -> Iterator[Element]:
+def _sections(history: History, diffs: Diffs) -> Iterator[Element]:
     """Yield the sections in the order of the report for terminals: what needs a person first."""
     yield _figures(history)
     yield _issues(history)
@@ -144,6 +147,8 @@ def _sections(history: History) -> Iterator[Element]:
         yield tables.money(money, history)
     if history.landing is not None:
         yield tables.landing(history)
+    if diffs:
+        yield tables.changes(diffs)
     if len(history.runs) > 1:
         yield tables.runs(history)
     yield _timeline(history)

@@ -286,7 +286,7 @@ def failures(found: list[findings.Failure]) -> Element:
             "tr",
             el("td", f"{f.attempts:,}", class_="n"),
             outcome_cell(f.outcome),
-            el("td", foreign(f.reason or NO_ERROR, ERROR_WIDTH), class_="wide"),
+            el("td", foreign(f.reason or NO_ERROR, ERROR_WIDTH), _lesson(f.lesson), class_="wide"),
             el("td", *_some_issues(f.issue_ids), class_="ids"),
             el("td", duration(f.seconds), class_="n"),
             el("td", bar([(f"o-{f.outcome}", f.seconds)], most), class_="graph"),
@@ -295,6 +295,35 @@ def failures(found: list[findings.Failure]) -> Element:
     ]
     heads = ("Attempts", "How", "Reason", "Issues", "Time lost", "")
     return section("Failures by reason", *folded_table("failures", heads, rows))
+
+
+def _lesson(text: str) -> Element | None:
+    """Return the last lines of a failed check, folded; None without any."""
+    if not text:
+        return None
+    return el("details", el("summary", "its last lines"), _lines(text.splitlines()))
+
+
+def _lines(lines: Iterable[str]) -> Element:
+    """Return lines of programs as they are, but for what would be obeyed."""
+    node = Element("pre")
+    node.text = "\n".join(map(printable, lines))
+    return node
+
+
+DIFF_LINES_SHOWN = 400
+
+
+def changes(diffs: Sequence[tuple[IssueHistory, str, list[str]]]) -> Element:
+    """Return the diff of each issue that has landed, folded."""
+    parts = []
+    for issue, commit, lines in diffs:
+        rest = len(lines) - DIFF_LINES_SHOWN
+        more = [f"({rest} lines more: beads-workers diff {issue.issue_id})"] if rest > 0 else []
+        head = (el("code", foreign(issue.issue_id, 80)), " ", foreign(issue.title, 80))
+        summary = el("summary", *head, " ", el("code", commit[:SHA_SHOWN]))
+        parts.append(el("details", summary, _lines([*lines[:DIFF_LINES_SHOWN], *more])))
+    return section("What landed, as diffs", *parts)
 
 
 def _some_issues(issue_ids: tuple[str, ...]) -> Iterator[Child]:

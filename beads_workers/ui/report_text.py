@@ -372,14 +372,13 @@ def _landed(history: History, width: int) -> Iterator[Text]:
     if not found:
         return
     yield from _title("landed")
-    for each in found[:LISTED_MAX]:
+    for each in found:
         head = f"  {printable(each.issue.issue_id, 24)}  "
         commit = f"{each.landing.commit[:SHA_CHARS]}  "
         tail = branch_text(each)
         room = max(12, width - columns(head) - columns(commit) - columns(tail))
         title = printable(each.issue.title, room)
         yield Text.assemble((head, "bold"), (commit, "dim"), title, (tail, "dim"))
-    yield from _rest(len(found), "more; --json has them all")
 
 
 def branch_text(each: LandedIssue) -> str:

@@ -440,7 +440,7 @@
     const said = worker.progress;
     const spent = [worker.tokens ? tokens(worker.tokens) : "", worker.money_usd ? dollars(worker.money_usd) : ""].filter(Boolean).join(", ");
     const percent = said?.percent ?? null;
-    const text = worker.issue_id === null ? "" : [worker.agent || "", worker.activity || ""].filter(Boolean).join(": ");
+    const text = worker.issue_id === null ? "" : [worker.escalated || worker.agent || "", worker.activity || ""].filter(Boolean).join(": ");
     const told = `${percent}\0${text}\0${spent}\0${worker.failed}`;
     if (does.said === told) return;
     does.said = told;

@@ -8,7 +8,7 @@ server of the live page has a thread for each request.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from beads_workers.ui.attempt_view import AttemptView, Pin, attempt_view
 from beads_workers.views.logs import left_outputs
 
 if TYPE_CHECKING:
+    from beads_workers.core.views.history import History, IssueHistory
     from beads_workers.worktrees.records import Records, WorktreeRecord
 
 RUNS_MAX = 20
@@ -85,6 +86,32 @@ def diff_lines(state_directory: Path, view: AttemptView, *, runs: bool) -> list[
     if not tip and record is not None and Path(record.path).is_dir():
         return _worktree_diff(record)  # Of a killed attempt, too: the next one goes on there.
     return _branch_diff(where, view, tip or _commit(where, f"refs/heads/{view.branch}"), record)
+
+
+def landed_diff(state_directory: Path, issue_id: str) -> tuple[str, list[str]] | None:
+    """Return the commit as which an issue has landed, and its diff; None if it has not, or the
+    repository has the commit no more."""
+    from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.worktrees.git import GitError
+
+    runs = RunDirectory(state_directory)
+    view = read_view(state_directory, Pin(issue_id, runs.last_run())) if runs.run_ids() else None
+    commit = view.landing.commit if view is not None and view.landing is not None else ""
+    try:
+        return (commit, diff_lines(state_directory, view, runs=False)) if view and commit else None
+    except GitError:
+        return None
+
+
+def landed_diffs(
+    state_directory: Path, history: History
+) -> Iterator[tuple[IssueHistory, str, list[str]]]:
+    """Yield the issues of a history that have landed, each with its commit and its diff."""
+    for issue in history.issues:
+        if issue.landing is not None and issue.landing.commit:
+            found = landed_diff(state_directory, issue.issue_id)
+            if found is not None:
+                yield issue, *found
 
 
 def worktree_of(records: Records, issue_id: str, number: int = 0) -> WorktreeRecord | None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from beads_workers.core.base.wire import Progress
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.receipts import Receipt, Tokens
 from beads_workers.core.views.agent_board import FLAGGED_MAX, AgentBoard
+from beads_workers.core.views.snapshot import Board
+from beads_workers.core.views.status import status
 
 NOON = 1_800_000_000.0
 BEGAN = rec.RunStarted("r", 1, "a", "bd", "/p", budget="$20", agents=("claude", "codex"))
@@ -83,3 +87,26 @@ def test_money_counts_what_runs_and_what_is_over() -> None:
     assert (shown["spent_usd"], shown["budget"]) == (1.75, "$20")
     assert shown["tokens"]["total"] == 170
     assert found.accounts(0, NOON)[0]["utilization"] == 0.9
+
+
+def test_an_escalated_attempt_costs_under_its_model_and_the_others_under_their_agent() -> None:
+    whole = Board()
+    whole.apply(rec.Entry(BEGAN, 0.0, 0.0))
+    usual = Receipt("done", agent="claude", model="sonnet", money=0.5)
+    last = replace(usual, model="opus", instead_of="claude sonnet", money=2.0)
+    for number, receipt in enumerate((usual, last), 1):
+        started = rec.Started(
+            "a", "W1", number, f"r{number}", agent="claude", model=receipt.model,
+            instead_of=receipt.instead_of,
+        )  # fmt: skip
+        ended = rec.Finished("a", "W1", number, f"r{number}", "error", "requeue", receipt=receipt)
+        whole.apply(rec.Entry(started, 1.0, 1.0))
+        shown = status(whole, 1.5)["workers"][0]["escalated"]
+        assert shown == ("claude opus" if receipt is last else None)
+        whole.apply(rec.Entry(ended, 2.0, 2.0))
+    found = status(whole, 3.0)
+    assert {n: each["usd"] for n, each in found["money"]["by_agent"].items()} == {
+        "claude": 0.5,
+        "claude opus": 2.0,
+    }
+    assert [each["escalated"] for each in found["outcomes"]] == [None, "claude opus"]

@@ -37,22 +37,22 @@ BUDGET: Mapping[str, int] = {
     "attempts": 2517,
     "chaos": 1238,
     "checks": 4484,
-    "cli": 8358,
+    "cli": 8350,
     "conformance": 2616,
-    "core": 13519,
+    "core": 13527,
     "demo": 738,
     "executors": 738,
     "integrations": 10467,
     "landing": 4272,
     "runtime": 8456,
     "trackers": 3378,
-    "ui": 7796,
-    "views": 500,
+    "ui": 7821,
+    "views": 519,
     "worktrees": 3610,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 76_067
+GRANTED = 76_111
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -94,20 +94,20 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4091, slack=100),
+    "read_model_lines": Bound(4097, slack=100),
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6837, slack=30),
+    "functions": Bound(6842, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(293, slack=10),
+    "tiny_functions": Bound(294, slack=10),
     "repacking_calls": Bound(20),
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1060, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(124309, slack=1000),
+    "test_lines": Bound(124353, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

@@ -10,11 +10,12 @@ from xml.etree.ElementTree import Element
 import pytest
 
 from beads_workers.core.records import journal as rec
+from beads_workers.core.records.receipts import Receipt
 from beads_workers.core.views.history import OUTCOMES
 from beads_workers.ui.report_html import page
 from beads_workers.ui.report_sections import el, folded_table, render
 from tests.core.test_history import account, begun
-from tests.support.journals import HOSTILE_TITLES, agents_night, night
+from tests.support.journals import HOSTILE_TITLES, Script, agents_night, night, started
 from tests.ui.test_report_sections import Read
 
 
@@ -125,3 +126,17 @@ def test_receipts_and_costs_are_in_the_page_and_add_no_markup() -> None:
     ):  # fmt: skip
         assert said in read.text, said
     assert "What it cost" not in page(account(night(20, 2)))
+
+
+def test_a_failure_has_the_last_lines_of_its_check_and_what_landed_its_diff() -> None:
+    script = Script()
+    lesson = "\n".join(["$ make test", *(f"line {n}" for n in range(30)), HOSTILE_TITLES[0]])
+    receipt = Receipt("done", agent="claude", lesson=lesson)
+    script.add(0.0, started(1))
+    script.attempt("W1", "a", 1.0, 9.0, "error", "quarantined", error="no", receipt=receipt)
+    told = account(script)
+    (issue,) = told.issues
+    shown = page(told, [(issue, "c" * 40, ["diff --git a/x b/x", "+<b>new</b>"])])
+    last = re.findall(r"<summary>its last lines</summary><pre>([^<]*)", shown)
+    assert [text.splitlines()[0] for text in last] == ["line 16"], "the last 15 of them"
+    assert "+&lt;b&gt;new&lt;/b&gt;" in shown and "cccccccccccc" in shown

@@ -168,6 +168,11 @@ class Receipt:
     was_cut: bool = False
 
     @property
+    def payer(self) -> str:
+        """Name of the agent in sums of costs; with its model if an escalation gave it that one."""
+        return f"{self.agent} {self.model}".rstrip() if self.instead_of else self.agent or "agent"
+
+    @property
     def tokens(self) -> Tokens:
         """Tokens of all models."""
         return sum(self.usage.values(), Tokens())

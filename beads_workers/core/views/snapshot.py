@@ -37,6 +37,8 @@ class ShownWorker:
     title: str | None = None
     attempt: int | None = None
     agent: str | None = None
+    # Agent and model of an attempt that an escalation gave another one.
+    escalated: str | None = None
     progress: Progress | None = None
     paused: str | None = None
     status: Status | None = None
@@ -68,6 +70,7 @@ class WorkerRow(ShownWorker):
         self.state, self.since = "busy", since
         self.issue_id, self.title, self.attempt = started.issue_id, started.title, started.attempt
         self.agent, self.progress = started.agent or None, None
+        self.escalated = f"{started.agent} {started.model}" if started.instead_of else None
 
     def has_not(self, issue_id: str) -> None:
         """Note that the worker ended an attempt, or returned it."""
@@ -75,6 +78,7 @@ class WorkerRow(ShownWorker):
             self.prefetched = [sent for sent in self.prefetched if sent[0].issue_id != issue_id]
             return
         self.issue_id = self.title = self.attempt = self.agent = self.progress = None
+        self.escalated = None
         if self.prefetched:
             stopping = self.state == "stopping"
             self.add_attempt(*self.prefetched.pop(0))
@@ -86,6 +90,7 @@ class WorkerRow(ShownWorker):
         """Note that the worker's connection is over."""
         self.connected, self.state, self.prefetched = False, "stopping", []
         self.issue_id = self.title = self.attempt = self.agent = self.progress = None
+        self.escalated = None
         self.paused = self.status = None
 
 

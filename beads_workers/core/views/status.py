@@ -264,6 +264,7 @@ def _outcome(ended: snapshot.EndedAttempt) -> dict[str, Any]:
         "charged": finished.charged >= finished.attempt,
         "retry_in_seconds": finished.delay_seconds if finished.verdict == "requeue" else None,
         "agent": receipt.agent if receipt else None,
+        "escalated": receipt.payer if receipt and receipt.instead_of else None,
         "tokens": receipt.tokens.total if receipt else None,
         "money_usd": receipt.money if receipt else None,
         "diffstat": receipt.diffstat[:ERROR_CHARS_MAX] if receipt else None,
