@@ -301,14 +301,7 @@ def _lesson(text: str) -> Element | None:
     """Return the last lines of a failed check, folded; None without any."""
     if not text:
         return None
-    return el("details", el("summary", "its last lines"), _lines(text.splitlines()))
-
-
-def _lines(lines: Iterable[str]) -> Element:
-    """Return lines of programs as they are, but for what would be obeyed."""
-    node = Element("pre")
-    node.text = "\n".join(map(printable, lines))
-    return node
+    return el("details", el("summary", "its last lines"), el("pre", *_lines(text)))
 
 
 DIFF_LINES_SHOWN = 400
@@ -322,7 +315,13 @@ def changes(diffs: Sequence[tuple[IssueHistory, str, list[str]]]) -> Element:
         more = [f"({rest} lines more: beads-workers diff {issue.issue_id})"] if rest > 0 else []
         head = (el("code", foreign(issue.issue_id, 80)), " ", foreign(issue.title, 80))
         summary = el("summary", *head, " ", el("code", commit[:SHA_SHOWN]))
-        parts.append(el("details", summary, _lines([*lines[:DIFF_LINES_SHOWN], *more])))
+        parts.append(
+            el(
+                "details",
+                summary,
+                el("pre", *_lines("\n".join([*lines[:DIFF_LINES_SHOWN], *more]))),
+            )
+        )
     return section("What landed, as diffs", *parts)
 
 

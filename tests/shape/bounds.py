@@ -46,13 +46,13 @@ BUDGET: Mapping[str, int] = {
     "landing": 4272,
     "runtime": 8456,
     "trackers": 3378,
-    "ui": 7821,
+    "ui": 7823,
     "views": 519,
     "worktrees": 3610,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 76_111
+GRANTED = 76_113
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -83,7 +83,7 @@ BOUNDS = {
     # git for an attempt instead of 40. Four gits of the lander that stay, and all refs read from
     # their files: 19, and 23 processes of git for an issue instead of 36.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1800, slack=14),
+    "life_functions": Bound(1799, slack=14),
     "life_files": Bound(197),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -98,7 +98,7 @@ BOUNDS = {
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6842, slack=30),
+    "functions": Bound(6841, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
