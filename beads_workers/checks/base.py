@@ -24,7 +24,7 @@ from beads_workers.checks.plan import Progress
 from beads_workers.checks.rules import Check, Grade, misused, ok, warn
 from beads_workers.core.base.settings import FleetSettings, Landing, Worktrees
 from beads_workers.core.base.text import printable
-from beads_workers.core.records.landing import LanderSettings
+from beads_workers.core.records.landing import SET_UP_FAILED, LanderSettings
 from beads_workers.core.workers.worker import reason
 from beads_workers.landing.gate import (
     LOCK,
@@ -46,11 +46,16 @@ from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
 NAME = "base"
 SHA_CHARS = 12
 TEXT_CHARS = 400
-CANNOT_RUN = tuple(f"verify: exit status {status}" for status in NO_VERDICT[1:])
+NOT_ENDED = " seconds"
+_CANNOT_RUN = re.compile(
+    rf"verify: exit status (?:{'|'.join(map(str, NO_VERDICT[1:]))})$"
+    rf"|{SET_UP_FAILED}: exit status \d+(?:: |$)"
+    rf"|(?:verify|{SET_UP_FAILED}): it had not ended after \S+{NOT_ENDED}(?:: |$)"
+)
 """Reasons for which a gate gives no verdict, and which the base check treats as red all the same:
 every attempt would fail.
 
-Any other reason of a gate without a verdict, such as a signal or a timeout, gives a warning.
+Any other reason of a gate without a verdict, such as a signal or a full disk, gives a warning.
 """
 
 _LACKS = re.compile(
@@ -208,20 +213,25 @@ class _BaseCheck:
             return ok(
                 NAME, printable(f"{self._command()} passes on {self._where}{took}", TEXT_CHARS)
             )
-        if result.verdict is GateVerdict.RED or result.why in CANNOT_RUN:
+        if result.verdict is GateVerdict.RED or _CANNOT_RUN.match(result.why):
             return self._red(result)
         text = f"{self._command()} on {self._where}: {result.why}"
         return warn(NAME, printable(text, TEXT_CHARS))
 
     def _red(self, result: GateResult) -> Check:
+        command = self._command()
         why = result.said or reason(result.text) or result.why.removeprefix("verify: ")
+        if result.why.startswith(SET_UP_FAILED):
+            command = f"[worktree] setup, '{self._settings.worktrees.rules.setup}',"
+        elif result.why.endswith(NOT_ENDED):
+            why = result.why.removeprefix("verify: ")
         log = shlex.quote(str(GatePlace(self._settings, self._folder, 0).log))
         mend, remedy = "fix this first, or you pay for attempts that cannot pass", ""
         if _LACKS.search(result.text) and (setup := self._proposed_setup()):
             mend, remedy = f"{_LACKED} = {json.dumps(setup)}", WRITES_SETUP
         return misused(
             NAME,
-            f"{self._command()} fails on {self._where} already, where attempts begin:"
+            f"{printable(command, 100)} fails on {self._where} already, where attempts begin:"
             f" {printable(why, 200)}",
             f"{mend} (the whole output: {log})",
             remedy,

@@ -252,6 +252,8 @@ _NEVER_ENDS = re.compile(
     r"(?<![-\w])(?:--watch(?:All)?|watch|nodemon)(?![-\w]|[= ]false)"
     r"|\bkarma start\b(?!.*--single-run)|\bng test\b(?!.*--(?:no-watch|watch[= ]false))"
 )
+_VITEST_WATCHES = re.compile(r"\bvitest\b(?!.*\b(?:run|related|bench|list)\b)(?!.*--run\b)")
+"""Vitest before version 3 waits for changes unless it is told to run once."""
 _EVERYWHERE = re.compile(
     r"\b(?:turbo|nx|lerna|jest|vitest|workspaces|foreach)\b| -r\b|--recursive| -ws\b"
 )
@@ -297,7 +299,7 @@ def _node(folder: Path) -> Suite | None:
         return None
     manager, setup, lock = _manager(folder)
     line = manager.test
-    if "react-scripts test" in script:
+    if "react-scripts test" in script or _VITEST_WATCHES.search(script):
         line = f"CI=true {line}"  # Otherwise it waits for changes for ever.
     where = f"package.json with {lock}" if lock else "package.json"
     return Suite(line, f"script of {where}", setup, _never_ends(folder, "test"))
@@ -387,6 +389,17 @@ def _bats(folder: Path) -> Suite | None:
     return next((Suite(f"bats -r {name}", f"*.bats in {name}/") for name in names), None)
 
 
+def _jvm(folder: Path) -> Suite | None:
+    for files, wrapper, line in (
+        (("build.gradle", "build.gradle.kts"), "gradlew", "gradle test"),
+        (("pom.xml",), "mvnw", "mvn -B test"),
+    ):
+        if found := [name for name in files if (folder / name).is_file()]:
+            own = (folder / wrapper).is_file()
+            return Suite(f"./{wrapper} {line.partition(' ')[2]}" if own else line, found[0])
+    return None
+
+
 _LOOKS: dict[str, Callable[[Path], Suite | None]] = {
     "make": _make,
     "cargo": _cargo,
@@ -394,6 +407,7 @@ _LOOKS: dict[str, Callable[[Path], Suite | None]] = {
     "node": _node,
     "python": _pytest,
     "bats": _bats,
+    "other": _jvm,
 }
 
 # --- files ---------------------------------------------------------------------------------------

@@ -218,6 +218,11 @@ GIT_PLACES = (
 )
 """Variables that ``git rev-parse --local-env-vars`` lists, except those that hold configuration."""
 
+OF_CHECKOUT = (*GIT_PLACES, "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT")
+"""Variables that are not for a worktree: they name the user's checkout, as a git hook that starts a
+fleet sets them, or its Python environment, into which ``poetry install`` would put each worktree's
+code in place of the checkout's."""
+
 
 # --- spawns --------------------------------------------------------------------------------------
 # Start of a program: found as a shell finds it, the first of a process group of its own.

@@ -247,8 +247,7 @@ def run_worker(
     processes.keep_from_tasks()
     sessions.adopt()
     if settings.work.worktrees is not None:
-        # Set if a git hook started the fleet: they would name another checkout.
-        for name in processes.GIT_PLACES:
+        for name in processes.OF_CHECKOUT:
             os.environ.pop(name, None)
     half = WorkerHalf(
         settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays

@@ -48,12 +48,18 @@ PLACEHOLDER = 'echo "Error: no test specified" && exit 1'
         ({"tests/unit/cart_test.py": ""}, "python3 -m pytest"),
         ({"tests/test_a.py": "", "uv.lock": ""}, "uv run pytest"),
         ({"tests/test_a.py": "", "poetry.lock": ""}, "poetry run pytest"),
-        ({"package.json": package("vitest")}, "npm test"),
+        ({"package.json": package("vitest run")}, "npm test"),
         ({"package.json": package("jest"), "package-lock.json": ""}, "npm test"),
-        ({"package.json": package("vitest"), "pnpm-lock.yaml": ""}, "pnpm test"),
-        ({"package.json": package("vitest"), "yarn.lock": ""}, "yarn test"),
-        ({"package.json": package("vitest"), "bun.lock": ""}, "bun run test"),
+        ({"package.json": package("vitest run"), "pnpm-lock.yaml": ""}, "pnpm test"),
+        ({"package.json": package("vitest run"), "yarn.lock": ""}, "yarn test"),
+        ({"package.json": package("vitest run"), "bun.lock": ""}, "bun run test"),
         ({"package.json": package("react-scripts test")}, "CI=true npm test"),
+        ({"package.json": package("vitest")}, "CI=true npm test"),
+        ({"package.json": package("vitest --run")}, "npm test"),
+        ({"pom.xml": ""}, "mvn -B test"),
+        ({"pom.xml": "", "mvnw": ""}, "./mvnw -B test"),
+        ({"build.gradle": "", "gradlew": ""}, "./gradlew test"),
+        ({"build.gradle.kts": ""}, "gradle test"),
         ({"package.json": package("x", packageManager="bun@1.3"), **LOCKS}, "bun run test"),
         ({"package.json": package("x", packageManager="npm@11.1+sha"), **LOCKS}, "npm test"),
         ({"package.json": package("x", packageManager="odd"), "yarn.lock": ""}, "yarn test"),
@@ -101,7 +107,7 @@ def test_a_proposal_is_what_ci_runs_and_names_what_it_leaves_out(tmp_path: Path,
 
 
 def test_a_target_of_the_makefile_stands_alone_and_the_rest_is_named(tmp_path: Path) -> None:
-    files = {"Makefile": "test:\n", "go.mod": "", "web/package.json": package("vitest")}
+    files = {"Makefile": "test:\n", "go.mod": "", "web/package.json": package("vitest run")}
     found = propose(project(tmp_path, files))
     assert found is not None and found.line == "make test"
     assert found.left_out == ("go test ./...", "npm test in web")
@@ -111,7 +117,7 @@ def test_a_target_of_the_makefile_stands_alone_and_the_rest_is_named(tmp_path: P
 
 
 def test_several_suites_of_one_folder_are_joined(tmp_path: Path) -> None:
-    found = propose(project(tmp_path, {"Cargo.toml": "", "package.json": package("vitest")}))
+    found = propose(project(tmp_path, {"Cargo.toml": "", "package.json": package("vitest run")}))
     assert found is not None and found.line == "cargo test && npm test"
     assert found.why == "Cargo.toml and script of package.json"
 

@@ -98,6 +98,26 @@ def test_a_red_base_that_was_mended_is_tested_again_and_a_green_one_is_remembere
     assert red.ran().count("check") == checks, "what has passed is not tested again"
 
 
+def test_a_set_up_that_fails_is_refused_with_what_it_said(red: Repository) -> None:
+    """Each attempt would fail before its agent begins, and its issue would be quarantined."""
+    said = "echo 'E: no such registry'; false"
+    with (red.folder / "beads-workers.toml").open("a") as file:
+        file.write(f"[worktree]\nsetup = {json.dumps(said)}\n")
+    done = red.start(VERIFY)
+    assert done.returncode == 2, done
+    assert "[worktree] setup, " in done.stderr and "fails on main" in done.stderr
+    assert "E: no such registry" in done.stderr
+    assert red.ran() == []
+
+
+def test_a_check_that_never_ends_is_refused(red: Repository) -> None:
+    with (red.folder / "beads-workers.toml").open("a") as file:
+        file.write('[landing]\ngate_timeout = "1s"\n')
+    done = red.start("exec sleep 100")
+    assert done.returncode == 2, done
+    assert "it had not ended after 1 seconds" in done.stderr and red.ran() == []
+
+
 def test_a_check_that_fails_now_and_then_is_a_warning(red: Repository) -> None:
     (red.folder / "broken").unlink()
     red.commit("mend")

@@ -104,6 +104,17 @@ def test_what_an_exit_status_says(
         assert result.text == "$ echo no; exit 3\nno"
 
 
+def test_a_python_environment_of_the_checkout_does_not_reach_a_gate(
+    world: LandingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``poetry install`` would put the code of the gate there, in place of the checkout's."""
+    monkeypatch.setenv("VIRTUAL_ENV", str(world.folder))
+    unset = 'test -z "${VIRTUAL_ENV+x}"'
+    settings = world.settings(unset)
+    place = Lane(world, replace(settings, worktrees=ruled(settings.worktrees, setup=unset)))
+    assert place.gate().verdict is GateVerdict.GREEN
+
+
 def test_a_gate_that_takes_too_long_has_no_verdict_and_is_gone(world: LandingWorld) -> None:
     place = lane(world, "trap '' TERM; sleep 100", gate_timeout_seconds=0.3)
     place.settings = replace(place.settings, term_grace_seconds=0.2)

@@ -166,7 +166,7 @@ PROJECTS: dict[str, Project] = {
             **PACKAGES,
         },
         "pnpm test",
-        ("npm test in packages/core", "npm test in packages/ui"),
+        ("CI=true npm test in packages/core", "CI=true npm test in packages/ui"),
     ),
     "a workspace of pnpm whose script tests all": Project(
         {"pnpm-lock.yaml": "", "package.json": scripts(test="pnpm -r test"), **PACKAGES},
@@ -265,7 +265,7 @@ PROJECTS: dict[str, Project] = {
             "    steps:\n      - run: (npm ci && npm test)\n"
             "  last:\n    steps:\n      - run: make release\n",
         },
-        "(cd frontend && npm test) && (cd backend && uv run pytest)",
+        "(cd backend && uv run pytest) && (cd frontend && CI=true npm test)",
     ),
     "other folders than those of the project": Project(
         {**TEST, CI: steps("cd ../other && pytest", "cd gone && pytest", "cd / && pytest -x")},

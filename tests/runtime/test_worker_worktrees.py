@@ -133,7 +133,8 @@ def test_the_places_of_another_checkout_do_not_reach_a_task(
     other = make_repository(bench.file("other"))
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
-    bench.sh("echo x > made; git add made; git commit -qm made", worktrees=worktrees)
+    monkeypatch.setenv("VIRTUAL_ENV", str(other))
+    bench.sh("echo x$VIRTUAL_ENV > made; git add made; git commit -qm made", worktrees=worktrees)
     bench.result("DONE")
     monkeypatch.undo()
     assert git(Path(worktrees.checkout), "show", "bw/t-1/1:made") == "x"

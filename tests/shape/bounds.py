@@ -36,7 +36,7 @@ BUDGET: Mapping[str, int] = {
     "agents": 2541,
     "attempts": 2517,
     "chaos": 1238,
-    "checks": 4484,
+    "checks": 4505,
     "cli": 8350,
     "conformance": 2616,
     "core": 13527,
@@ -44,15 +44,15 @@ BUDGET: Mapping[str, int] = {
     "executors": 738,
     "integrations": 10467,
     "landing": 4272,
-    "runtime": 8456,
+    "runtime": 8457,
     "trackers": 3378,
     "ui": 7823,
     "views": 519,
-    "worktrees": 3610,
+    "worktrees": 3611,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 76_113
+GRANTED = 76_136
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -83,7 +83,7 @@ BOUNDS = {
     # git for an attempt instead of 40. Four gits of the lander that stay, and all refs read from
     # their files: 19, and 23 processes of git for an issue instead of 36.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1799, slack=14),
+    "life_functions": Bound(1800, slack=14),
     "life_files": Bound(197),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -98,16 +98,16 @@ BOUNDS = {
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6841, slack=30),
+    "functions": Bound(6842, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(294, slack=10),
+    "tiny_functions": Bound(295, slack=10),
     "repacking_calls": Bound(20),
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1060, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(124353, slack=1000),
+    "test_lines": Bound(124391, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
