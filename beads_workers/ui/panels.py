@@ -701,7 +701,8 @@ def decisions(
             text = ": ".join(filter(None, (each["title"], each.get("error"))))
         yield named(row.fill(text).text(), part, viewer.key_of(part, each))
     chosen = listed[at]
-    yield _rule(chosen["title"] or chosen["issue_id"], width, screen, part)
+    many = f"{len(chosen['issue_ids'])} issues of one cause" if "issue_ids" in chosen else ""
+    yield _rule(many or chosen["title"] or chosen["issue_id"], width, screen, part)
     for text, style in _about(chosen):
         for line in text.splitlines():
             for words in textwrap.wrap(printable(line), width - 2) or [""]:

@@ -322,7 +322,7 @@ def changes(diffs: Sequence[tuple[IssueHistory, str, list[str]]]) -> Element:
                 el("pre", *_lines("\n".join([*lines[:DIFF_LINES_SHOWN], *more]))),
             )
         )
-    return section("What landed, as diffs", *parts)
+    return section("Diffs", *parts)
 
 
 def _some_issues(issue_ids: tuple[str, ...]) -> Iterator[Child]:
