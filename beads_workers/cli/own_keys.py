@@ -34,17 +34,25 @@ def own_keys() -> dict[str, str]:
     """Return the commands by their keys; raise ``CommandError`` for a file that has mistakes."""
     file = settings_file()
     try:
-        found = tomllib.loads(file.read_text("utf-8")).get("keys", {})
+        return read_text(file, file.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise CommandError(f"{file}: {error}") from None
+
+
+def read_text(file: Path, content: bytes) -> dict[str, str]:
+    """Do the same as ``own_keys`` for this content; ``file``: for messages only."""
+    try:
+        found = tomllib.loads(content.decode("utf-8-sig")).get("keys", {})
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"{file}: {error}") from None
     if not isinstance(found, dict):
         raise CommandError(f"{file}: keys is no table")
     for key, command in found.items():
         if len(key) != 1 or not key.isprintable() or key in KEYS_TAKEN:
             raise CommandError(f"{file}: {printable(key, 20)} is no free key: one letter or sign")
-        if not isinstance(command, str) or not _words(command):
+        if not isinstance(command, str) or "\0" in command or not _words(command):
             raise CommandError(f"{file}: {key} is no command")
     return dict(found)
 

@@ -118,8 +118,10 @@ class Ending:
             self._effects.note("error" if asked.exit_code else "info", asked.why)
         if self._parts.state not in (RunState.STOPPING, RunState.SETTLING):
             self._parts.reason = asked.reason
-        reason = asked.why or asked.reason
-        self.move(RunStimulus.DRAIN if asked.drain else RunStimulus.STOP, reason)
+        if asked.drain:
+            self.move(RunStimulus.DRAIN, asked.why or asked.reason)
+        else:
+            self.move(RunStimulus.STOP, asked.reason)
 
     def consider(self) -> None:
         """Check after every event whether the run ends, or takes a step towards its end."""

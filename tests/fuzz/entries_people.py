@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import is_dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from beads_workers.cli import config
+from beads_workers.cli import config, own_keys
 from beads_workers.core.base import limits, text
 from beads_workers.core.base.times import parse_duration
 from beads_workers.core.base.wire import Task
@@ -168,6 +169,38 @@ def _trusts_toml(data: bytes) -> Any:
     return {k: 10.0**300 if k == "timeout" else v for k, v in values.items()}, agents
 
 
+OWN_KEYS = (
+    b"[keys]\n", b'o = "code {worktree}"\n', b'"\xe2\x82\xac" = "x"\n', b"q = 'x'\n", b'oo = "x"\n',
+    b'z = "a \\u0000"\n', b"y = 3\n", b'x = "\'"\n', b'"\\n" = "x"\n', b"keys = 1\n", b"[" * 2000,
+    b"v = [", b'w = ""\n', b"\xff",
+)  # fmt: skip
+
+
+def own_keys_hold(read: Any, data: bytes) -> None:
+    try:
+        found = read(data)
+    except CommandError:
+        return
+    for key, command in found.items():
+        require(len(key) == 1 and key.isprintable(), "no key that can be pressed")
+        require(command.strip(), "nothing to run")
+        require("\0" not in command, "the kernel takes no NUL")
+
+
+def _read_own_keys(data: bytes) -> Any:
+    return own_keys.read_text(Path("config.toml"), data)
+
+
+def _any_own_keys(data: bytes) -> Any:
+    """Planted bug: any string under any name is a command."""
+    try:
+        found = tomllib.loads(data.decode()).get("keys")
+    except (ValueError, RecursionError):
+        raise CommandError("no TOML") from None
+    strings = found.items() if isinstance(found, dict) else ()
+    return {key: value for key, value in strings if isinstance(value, str)}
+
+
 OPTION_PIECES = (
     b"90",
     b"s",
@@ -281,6 +314,8 @@ PARSERS = [
            {"the last of all": lambda tail: tail.rstrip("\n").rpartition("\n")[2][:2000]}),
     Parser("settings-file", ("cli/config.py",), _read, hostile(texts(TOML, 6), TOML), settings_hold,
            {"any number": _trusts_toml}),
+    Parser("own-keys", ("cli/own_keys.py",), _read_own_keys, hostile(texts(OWN_KEYS, 6), OWN_KEYS),
+           own_keys_hold, {"any string": _any_own_keys}),
     Parser("options", ("options.py",), KEYS, hostile(_option, OPTION_PIECES), options_hold,
            {"any duration": dict.fromkeys(KEYS, _Unbounded())}),
     Parser("moments", ("core/schedule/hours.py",), hours.read_moment,

@@ -37,22 +37,22 @@ BUDGET: Mapping[str, int] = {
     "attempts": 2517,
     "chaos": 1238,
     "checks": 4505,
-    "cli": 8350,
+    "cli": 8355,
     "conformance": 2616,
-    "core": 13527,
+    "core": 13529,
     "demo": 738,
     "executors": 738,
     "integrations": 10467,
     "landing": 4272,
     "runtime": 8457,
     "trackers": 3378,
-    "ui": 7823,
+    "ui": 7824,
     "views": 519,
     "worktrees": 3611,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 76_136
+GRANTED = 76_144
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -98,7 +98,7 @@ BOUNDS = {
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6842, slack=30),
+    "functions": Bound(6843, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
@@ -107,7 +107,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1060, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(124391, slack=1000),
+    "test_lines": Bound(124425, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
