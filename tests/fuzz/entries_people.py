@@ -181,10 +181,10 @@ def own_keys_hold(read: Any, data: bytes) -> None:
         found = read(data)
     except CommandError:
         return
-    for key, command in found.items():
+    for key, words in found.items():
         require(len(key) == 1 and key.isprintable(), "no key that can be pressed")
-        require(command.strip(), "nothing to run")
-        require("\0" not in command, "the kernel takes no NUL")
+        require(words.strip(), "nothing to run")
+        require("\0" not in words, "the kernel takes no NUL")
 
 
 def _read_own_keys(data: bytes) -> Any:
