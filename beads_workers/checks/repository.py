@@ -8,6 +8,7 @@ from pathlib import Path
 from beads_workers.checks.probe import ProbeResult, ask
 from beads_workers.checks.rules import Check, ok, warn
 from beads_workers.core.base.text import counted, printable
+from beads_workers.options import FILE_NAME
 from beads_workers.worktrees.git import argv, environment
 from beads_workers.worktrees.removal import OPERATIONS, parse_status
 
@@ -37,10 +38,12 @@ def git(folder: Path, *, agent: bool, in_worktrees: bool = False) -> list[Check]
 
 
 def _work_tree(folder: Path, version: str, *, in_worktrees: bool) -> Check:
-    # The tracker's own files change with every issue, and are no unfinished work.
-    status = _git(folder, "status", *PORCELAIN, "--", ":/", ":(exclude).beads")
-    ours = _git(folder, "for-each-ref", "--format=x", "refs/heads/bw/").stdout.count("x")
-    branches = f", {counted(ours, 'branch', 'branches')} bw/*" if ours else ""
+    # The tracker's own files change with every issue, our settings are read from here only: neither
+    # is unfinished work.
+    ours = (":(exclude).beads", f":(exclude){FILE_NAME}")
+    status = _git(folder, "status", *PORCELAIN, "--", ":/", *ours)
+    named = _git(folder, "for-each-ref", "--format=x", "refs/heads/bw/").stdout.count("x")
+    branches = f", {counted(named, 'branch', 'branches')} bw/*" if named else ""
     if status.status is None:
         text = (
             f"git {version}: its status took more than {GIT_SECONDS:g} s, so it was not waited for"
