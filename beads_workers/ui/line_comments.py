@@ -10,6 +10,7 @@ from beads_workers.core.base.model import value
 HUNK_LINES = 4
 """Number of lines of the diff that a comment repeats: up to the one that it is about."""
 
+_FILE = re.compile(r'(?:---|\+\+\+) ("?)[ab]/(.*?)\1 *')
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 
 
@@ -28,10 +29,10 @@ def places(lines: Sequence[str]) -> list[str]:
     one if it is gone; "" for a line that is none of a file's."""
     found, file, number = [], "", 0
     for line in lines:
-        if line.startswith(("--- a/", "+++ b/")):
-            file, number = line[6:], 0
-        elif line.startswith("diff --git "):
+        if line.startswith("diff --git "):
             file, number = "", 0
+        elif not number and (named := _FILE.fullmatch(line)):
+            file = named[2]
         elif hunk := _HUNK.match(line):
             number = int(hunk[1])
         elif file and number and line[:1] in ("+", "-", " "):

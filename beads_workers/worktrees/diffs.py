@@ -30,7 +30,7 @@ def diff(folder: str, *words: str, bytes_max: int = DIFF_BYTES_MAX) -> tuple[lis
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
-                argv(("diff", *SAFE, *words)),
+                argv(("-c", "core.quotePath=false", "diff", *SAFE, *words)),
                 cwd=folder,
                 env=environment(),
                 stdin=subprocess.DEVNULL,
