@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from queue import Queue
+from queue import Empty, Queue
 from typing import Any, Protocol
 
 from beads_workers.cli.client import ControlClient, try_to_connect
 from beads_workers.cli.decisions import decide
-from beads_workers.cli.last_run import last_snapshot
+from beads_workers.cli.last_run import REFRESH_SECONDS, last_snapshot
+from beads_workers.core.base.text import printable
 from beads_workers.errors import CommandError
 from beads_workers.ui.viewer import Faster
 
@@ -160,14 +161,22 @@ class MorningFeed:
 
     def _carry_out(self) -> None:
         while True:
-            asked = self._asked.get()
             try:
-                if asked is not None:
-                    self._told.put(decide(self._directory, *asked))
-            except CommandError as error:
-                self._told.put({"error": error.message})
-            if (snapshot := last_snapshot(self._directory)) is not None:
-                self._told.put({"snapshot": snapshot})
+                asked = self._asked.get(timeout=REFRESH_SECONDS)
+            except Empty:
+                asked = None
+            if asked is not None:
+                self._tell(decide, *asked)
+            self._tell(_shown)
+
+    def _tell(self, find: Callable[..., Message], *about: Any) -> None:
+        try:
+            told = find(self._directory, *about)
+        except CommandError as error:
+            told = {"error": error.message}
+        except Exception as error:  # Whatever it is: it is said, and the dashboard goes on.
+            told = {"error": printable(str(error), 300)}
+        self._told.put(told)
 
     def change_speed(self, wish: Faster) -> str:
         """See ``Feed``."""
@@ -176,6 +185,11 @@ class MorningFeed:
     def age(self) -> float:
         """See ``Feed``."""
         return 0.0
+
+
+def _shown(directory: Path) -> Message:
+    snapshot = last_snapshot(directory)
+    return {} if snapshot is None else {"snapshot": snapshot}
 
 
 class ReplayFeed:

@@ -11,6 +11,9 @@ from beads_workers.runtime.endings import how_it_ended
 if TYPE_CHECKING:
     from beads_workers.core.records.journal import Record
 
+REFRESH_SECONDS = 60.0
+"""Interval at which views of an ended run look again: people decide elsewhere, too."""
+
 
 def last_run(directory: Path) -> dict[str, Any] | None:
     """Return how the last run ended, as JSON; None if there never was one."""

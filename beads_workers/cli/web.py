@@ -281,11 +281,15 @@ class PageFeed:
         yield from entries
 
     def _decisions(self, journal: Path) -> object:
-        """Return what is another value once somebody has decided something about an ended run."""
+        """Return what is another value once somebody has decided something about an ended run, or
+        it is time to look at the tracker again."""
+        from beads_workers.cli.last_run import REFRESH_SECONDS
+
+        minute = int(time.monotonic() / REFRESH_SECONDS)
         try:
-            return self._shown.decisions, journal.stat().st_mtime_ns
+            return self._shown.decisions, minute, journal.stat().st_mtime_ns
         except OSError:
-            return self._shown.decisions
+            return self._shown.decisions, minute
 
     def _show_last(self) -> None:
         """Show how the last run ended, unless it is shown already."""

@@ -8,16 +8,20 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beads_workers.cli import feeds
 from beads_workers.cli.client import try_to_connect
 from beads_workers.cli.feeds import PAUSE_SECONDS_MAX, FleetFeed, ReplayFeed
+from beads_workers.errors import CommandError
 from beads_workers.runtime.endings import RESTART_FILE
 from beads_workers.ui.viewer import Faster
+from tests.support.fleet import until
 
 
 def snapshots(*seconds: float) -> list[dict[str, Any]]:
@@ -141,3 +145,46 @@ def test_the_owner_of_a_fleet_does_not_go_over_to_another(fleets: Fleets) -> Non
     fleets.restarts("first", os.getpid())
     fleet.close()
     assert shown_run(feed) == "" and feed.ended
+
+
+# --- the morning -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def morning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> feeds.MorningFeed:
+    """A feed that looks again every 10 ms, and shows how often it has looked."""
+    looks = count()
+    monkeypatch.setattr(feeds, "REFRESH_SECONDS", 0.01)
+    monkeypatch.setattr(feeds, "last_snapshot", lambda directory: {"look": next(looks)})
+    return feeds.MorningFeed(tmp_path)
+
+
+def told(feed: feeds.MorningFeed, number: int) -> list[feeds.Message]:
+    """The next messages, this many or more."""
+    messages: list[feeds.Message] = []
+
+    def enough() -> bool:
+        messages.extend(feed.take())
+        return len(messages) >= number
+
+    until(enough)
+    return messages
+
+
+def test_what_is_decided_elsewhere_is_seen_after_a_while(morning: feeds.MorningFeed) -> None:
+    assert told(morning, 3)[:3] == [{"snapshot": {"look": number}} for number in range(3)]
+
+
+@pytest.mark.parametrize("error", [CommandError("no"), OSError("no"), RuntimeError("no")])
+def test_no_error_ends_the_morning(
+    morning: feeds.MorningFeed, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(directory: Path, control: str, fields: Mapping[str, Any]) -> feeds.Message:
+        raise error
+
+    monkeypatch.setattr(feeds, "decide", fail)
+    morning.ask("bw.close", {"issue_ids": ["bw-1"]})
+    messages = told(morning, 1)
+    while {"error": "no"} not in messages[:-1]:
+        messages += told(morning, 1)
+    assert "snapshot" in messages[messages.index({"error": "no"}) + 1]

@@ -37,7 +37,7 @@ BUDGET: Mapping[str, int] = {
     "attempts": 2517,
     "chaos": 1238,
     "checks": 4507,
-    "cli": 8355,
+    "cli": 8369,
     "conformance": 2616,
     "core": 13529,
     "demo": 738,
@@ -52,7 +52,7 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 76_147
+GRANTED = 76_161
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -98,7 +98,7 @@ BOUNDS = {
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6843, slack=30),
+    "functions": Bound(6845, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
@@ -107,7 +107,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1060, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(124500, slack=1000),
+    "test_lines": Bound(124547, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
