@@ -35,7 +35,7 @@ from beads_workers.core.base.text import printable, size
 from beads_workers.core.records.landing import SET_UP_FAILED, LanderSettings
 from beads_workers.landing import set_up
 from beads_workers.landing.queue import GateVerdict
-from beads_workers.landing.repository import PINS
+from beads_workers.landing.repository import BROKEN, PINS
 from beads_workers.landing.sees.leads import Lead, find_leads
 from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
@@ -290,7 +290,7 @@ def clean_gates(common: Path, *, dry_run: bool) -> list[Path]:
     try:
         if not dry_run:
             with contextlib.suppress(GitError):
-                delete_refs(str(common), PINS)
+                delete_refs(str(common), PINS, BROKEN)
         # A worktree of somebody else with such a name has no verdicts beside it.
         ours = [
             (directory, folder)

@@ -72,6 +72,9 @@ DAY_CHARS = 8
 """Length of the day with which names of runs begin. A shorter text might be meant for an issue."""
 PINS = "refs/bw/train"
 """The train that is being gated: without a ref, ``git gc`` would remove it."""
+BROKEN = "refs/bw/broken"
+"""The commit that a proof has broken on purpose. It is not a train: a lander forgets trains of
+others as it begins, and a proof may run then."""
 
 
 @value

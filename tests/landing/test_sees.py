@@ -17,11 +17,13 @@ import pytest
 from beads_workers.core.base.plain import from_plain
 from beads_workers.core.base.settings import Sight
 from beads_workers.core.records.landing import GoOn, LandingPaused, settings_to_line
+from beads_workers.landing.repository import BROKEN
 from beads_workers.landing.sees.again import REFUSED
 from beads_workers.landing.sees.proof import Proof
 from beads_workers.landing.sees.run import prove
 from tests.landing.program import Program
 from tests.landing.world import LandingWorld
+from tests.support.repository import git
 from tests.support.worktrees import ruled
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +115,19 @@ def test_an_editable_install_of_a_src_layout_is_named_with_the_line_that_mends_i
     mended = here.prove(line)
     assert (mended.sight, mended.found) == (Sight.BRANCH, ())
     assert not list(here.top.glob("src/**/*.pyc")), "nothing is left in the user's checkout"
+
+
+def test_a_lander_that_begins_forgets_no_commit_of_a_proof(project: Make) -> None:
+    here, held = project(FLAT), list[bool]()
+
+    def began(commit: str) -> None:
+        here.repository().unpin(by_others=True)
+        held.append(commit in git(here.top, "for-each-ref", "--format=%(objectname)").split())
+
+    found = prove(here.settings(HERE), here.start, 2, began)
+    assert found.sight is Sight.BRANCH
+    assert held and all(held), "git gc could remove what is tried"
+    assert git(here.top, "for-each-ref", BROKEN) == "", "and nothing stays"
 
 
 def test_a_relative_path_does_not_hold_where_a_test_starts_a_program_in_another_folder(

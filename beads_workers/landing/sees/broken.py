@@ -154,13 +154,13 @@ def break_sources(common: str, commit: str, sources: Sources, ref: str) -> str:
     changed = list(_broken(common, sources))
     message = "broken on purpose, to see whether verify tests it\n"
     head = (
-        f"commit {ref}\ncommitter beads-workers <beads-workers@localhost> 0 +0000\n"
+        f"commit {ref}\nmark :1\ncommitter beads-workers <beads-workers@localhost> 0 +0000\n"
         f"data {len(message)}\n{message}from {commit}\n"
     )
-    stream = "".join((head, *(_row(source, text) for source, text in changed), "done\n"))
+    rows = (_row(source, text) for source, text in changed)
+    stream = "".join((head, *rows, "get-mark :1\ndone\n"))
     # One pack, instead of a loose object for each source.
-    git(common, "fast-import", "--quiet", "--done", "--force", stdin=stream)
-    return git(common, "rev-parse", "--verify", f"{ref}^{{commit}}").strip()
+    return git(common, "fast-import", "--quiet", "--done", "--force", stdin=stream).strip()
 
 
 def _broken(common: str, sources: Sources) -> Iterator[tuple[SourceFile, str]]:

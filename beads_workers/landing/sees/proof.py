@@ -19,13 +19,12 @@ from beads_workers.core.base.settings import Sight
 from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GateResult
 from beads_workers.landing.queue import GateVerdict
-from beads_workers.landing.repository import PINS
+from beads_workers.landing.repository import BROKEN
 from beads_workers.landing.sees.bound import bind
 from beads_workers.landing.sees.broken import Sources, break_sources, find_sources
 from beads_workers.landing.sees.leads import Lead, find_leads, top_of
 from beads_workers.worktrees.git import call, names
 
-REF = f"{PINS}/broken"
 CHECKOUT = "BW_CHECKOUT"
 NAMED_MAX = 3
 Orders = tuple[GateOrder, ...]
@@ -96,7 +95,7 @@ class Prover:
     # --- runs -------------------------------------------------------------------------------------
 
     def _broken(self, sources: Sources) -> GateOrder:
-        commit = break_sources(self.settings.worktrees.common, self.commit, sources, REF)
+        commit = break_sources(self.settings.worktrees.common, self.commit, sources, BROKEN)
         return self._order(commit)
 
     def _order(self, commit: str) -> GateOrder:

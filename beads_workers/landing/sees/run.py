@@ -25,8 +25,8 @@ from beads_workers.core.base.settings import Sight
 from beads_workers.core.records.landing import LanderSettings, settings_from_line, settings_to_line
 from beads_workers.landing.gate import GateProcess, GateResult, Verdicts, start_gate
 from beads_workers.landing.queue import GateVerdict
-from beads_workers.landing.repository import landing_folder
-from beads_workers.landing.sees.proof import REF, Orders, Proof, Prover
+from beads_workers.landing.repository import BROKEN, landing_folder
+from beads_workers.landing.sees.proof import Orders, Proof, Prover
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.worktrees.git import GitError, delete_refs, git
@@ -142,7 +142,7 @@ def prove(
         return Proof(Sight.UNKNOWN, (str(error),))
     finally:
         with suppress(GitError):
-            delete_refs(common, REF)
+            delete_refs(common, BROKEN)
         os.close(lock)
 
 
