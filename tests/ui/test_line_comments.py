@@ -24,6 +24,7 @@ LINES = (
     "+",
     "- a",
 )
+IDENTITY = ("-c", "user.name=a", "-c", "user.email=b")
 CONTENTS = st.lists(st.sampled_from(LINES), min_size=1, max_size=12)
 
 
@@ -41,7 +42,7 @@ def test_each_line_has_the_place_that_it_has_in_its_file(
                 file.parent.mkdir(exist_ok=True)
                 file.write_text("".join(f"{line}\n" for line in contents[age]))
             git(folder, "add", "-A")
-            git(folder, *"-c user.name=a -c user.email=b commit -qm x --allow-empty".split())
+            git(folder, *IDENTITY, "commit", "-q", "--allow-empty", "--message", "x")
         lines, _ = diff(made, "HEAD^", "HEAD")
     known: dict[str, list[str]] = {}
     for line, place in zip(lines, places(lines), strict=True):
