@@ -63,7 +63,7 @@ def test_whatever_happens_to_the_memory_of_a_killed_run_its_claims_are_named_and
     fleet = start(any_project, *("-n", "2", "--until-empty", "--", "sh", "-c", "sleep 600"))
     until(lambda: len(fleet.journal("started")) == 2)
     os.kill(fleet.pid, signal.SIGKILL)
-    until(lambda: not fleet.token_holders())
+    until(fleet.is_gone)
     what = damaged(any_project.folder / ".beads-workers", fleet.run_id, seed)
     held = {i for i, (status, _) in any_project.read_all().items() if status == "in_progress"}
     assert len(held) >= 2
@@ -101,7 +101,7 @@ def test_what_living_runs_hold_is_left_alone(start: StartFleet, ran: Ran, tmp_pa
     assert refused.returncode == 1 and "is held by the fleet that runs here" in refused.stderr
     assert call(project, "release", "--abandoned", "nobody").returncode == 4
     os.kill(fleet.pid, signal.SIGKILL)
-    until(lambda: not fleet.token_holders())
+    until(fleet.is_gone)
     assert "the next start settles" in call(project, "release", "--abandoned").stdout
     assert project.read(issue)[0] == "in_progress"
 

@@ -34,7 +34,7 @@ def test_nothing_is_ended_under_a_run_and_what_it_held_is_a_persons_again_afterw
     told = call(any_project, "comment", issue, "use FOO")
     assert told.returncode == 0 and "being worked on" in told.stderr
     os.kill(fleet.pid, signal.SIGKILL)
-    until(lambda: not fleet.token_holders())
+    until(fleet.is_gone)
     assert "that run has crashed: 'beads-workers start' settles it first" in refused("close", issue)
     drains = ("-n", "1", "--until-empty", "--", *ran.command())
     assert start(any_project, *drains, environment=ran.environment).wait() == 0

@@ -242,6 +242,11 @@ class Fleet:
             if sessions.has_token(pid, self.run_id, None) and sessions.start_time(pid)
         ]
 
+    def is_gone(self) -> bool:
+        """Nothing of it lives. One that exits loses its environment before it closes its files."""
+        directory = RunDirectory(self.state_directory)
+        return not self.token_holders() and not directory.is_alive(self.run_id)
+
     def forget(self) -> None:
         """It was killed, nothing of it lives, and its journal may be anything from now on."""
         assert not self.token_holders()
