@@ -29,7 +29,7 @@ VERIFY = (
     "if ls bad-* >/dev/null 2>&1; then echo 'FAILED test_cents.py::test_sum - off by 1'; exit 1; fi"
 )
 OPTIONS = (
-    *("-n", "2", "--agent", "claude,codex", "--until-empty", "--retry-delay", "0"),
+    *("-n", "2", "--agent", "claude,codex", "--retry-delay", "0"),
     *("--poll", "0.3s", "--max-attempts", "1", "--fix-rounds", "0"),
 )
 ISSUES = [
@@ -65,7 +65,7 @@ def night(
         project = AgentProject(tmp_path, home)
     person(project.folder)
     project.create_many(ISSUES)
-    fleet = start(project, *OPTIONS, "--verify", VERIFY)
+    fleet = start(project, *OPTIONS, "--until-empty", "--verify", VERIFY)
     assert fleet.wait(180) == 7, fleet.said()
     return project, fleet
 
@@ -95,14 +95,16 @@ def the_next_start_does_the_rest(project: Any, start: StartFleet) -> None:
     named = ids(project)
     merged = git(project.folder, "show", "HEAD:plain.py").strip()
     assert merged == "x", "what had landed was merged"
+    # It goes on until it is stopped: one that ends may do so between a look and a decision.
     fleet = start(project, *OPTIONS, "--verify", "true")
     until(lambda: waits_for_approval(fleet, named["Prices"]), 120)
     diff = fleet.call("diff", named["Prices"]).stdout
     assert "+euros" in diff and "-pence" not in diff
     assert fleet.call("approve", named["Prices"]).returncode == 0
-    assert fleet.wait(180) == 0, fleet.said()
+    until(lambda: {status for status, _ in project.read_all().values()} == {"closed"}, 180)
+    assert fleet.call("stop").returncode == 0
+    assert fleet.wait(60) == 0, fleet.said()
     fleet.leaves_nothing()
-    assert {status for status, _ in project.read_all().values()} == {"closed"}
     branch = f"bw-landing/{git(project.folder, 'branch', '--show-current').strip()}"
     landed = git(project.folder, "ls-tree", "--name-only", branch).split()
     assert {"a.py", "b.py", "bad-1.py", "bad-2.py", "named.py", "plain.py"} <= {*landed}

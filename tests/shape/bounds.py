@@ -83,7 +83,7 @@ BOUNDS = {
     # git for an attempt instead of 40. Four gits of the lander that stay, and all refs read from
     # their files: 19, and 23 processes of git for an issue instead of 36.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1803, slack=14),
+    "life_functions": Bound(1804, slack=14),
     "life_files": Bound(197),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -107,7 +107,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1060, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(124568, slack=1000),
+    "test_lines": Bound(124570, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
