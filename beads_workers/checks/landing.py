@@ -227,12 +227,15 @@ def _ahead(landing: Landing, worktrees: Worktrees, ref: str) -> Check | None:
 REMOTE_SECONDS = 20.0
 
 
-def is_first_ledger(landing: Landing, worktrees: Worktrees) -> bool:
-    """Return whether a start may push a first ledger, which the remote may refuse."""
+def lacks_ledger(landing: Landing, worktrees: Worktrees) -> bool:
+    """Return whether the remote has no ledger yet: a start pushes one, which it may refuse.
+
+    Raise ``RemoteTrouble``.
+    """
     if landing.rules.remote is None or landing.rules.form.trailers == "full":
         return False
     ref = ledger_ref(landing.branch)
-    return git_or_none(worktrees.common, "rev-parse", "--verify", "--quiet", ref) is None
+    return ref not in remote_heads(worktrees.checkout, landing.rules.remote, (ref,))
 
 
 def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
@@ -241,11 +244,9 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
     The ledger is pushed as the run would push it, so that a refusal by a hook of the remote is
     found, too.
     """
-    if landing.rules.remote is None or landing.rules.form.trailers == "full":
-        return None
     ref = ledger_ref(landing.branch)
     try:
-        if ref in remote_heads(worktrees.checkout, landing.rules.remote, (ref,)):
+        if landing.rules.remote is None or not lacks_ledger(landing, worktrees):
             return None
         here = git_or_none(worktrees.common, "rev-parse", "--verify", "--quiet", ref)
         first = here.strip() if here else entry_commit(worktrees.common, (), ())

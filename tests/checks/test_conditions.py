@@ -25,6 +25,7 @@ from beads_workers.cli.application import build
 from beads_workers.cli.doctor import Printer
 from beads_workers.errors import CommandError
 from beads_workers.options import Options
+from beads_workers.worktrees.ledger import ledger_ref
 from tests.cli.doctor_support import Patient, initialised, write
 from tests.support.repository import IDENTITY, commit, git, make_repository
 
@@ -284,6 +285,14 @@ def test_a_remote_that_would_not_take_the_ledger_is_refused_by_start(
     refused = started(project, monkeypatch, "-n", "1", *arguments)
     assert refused is not None and refused.message.endswith("it says: not here")
     assert started(project, monkeypatch, "-n", "1", "--dry-run", *arguments) is None
+    # Also what an earlier run has landed here is first pushed by a start.
+    git(project.folder, "update-ref", ledger_ref("bw-landing/main"), "HEAD")
+    assert project.doctor("-n", "1", *arguments).shown["pending"] == ["landing", "sees"]
+    refused = started(project, monkeypatch, "-n", "1", *arguments)
+    assert refused is not None and refused.message.endswith("it says: not here")
+    hook.unlink()
+    git(project.folder, "push", "--quiet", "origin", ledger_ref("bw-landing/main"))
+    assert project.doctor("-n", "1", *arguments).shown["pending"] == ["sees"]
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,13 @@ def _of_both(
 
 
 def _remote(plan: FleetPlan) -> Found:
-    if met(plan.landing) is None or met(plan.worktrees) is None:
+    lands, where = met(plan.landing), met(plan.worktrees)
+    if lands is None or where is None:
         return None
-    if (found := _of_both(landing.closed_remote)(plan) or _where(plan)) is None:
-        return None
-    tries = _of_both(lambda lands, where: found if landing.is_first_ledger(lands, where) else None)
-    return replace(found, pending=tries(plan) is not None)
+    if (found := _of_both(landing.closed_remote)(plan)) is not None:
+        return found
+    found = _where(plan)
+    return _asked(lambda: found and replace(found, pending=landing.lacks_ledger(lands, where)))
 
 
 def _merges(plan: FleetPlan) -> Found:
