@@ -92,26 +92,33 @@ def landed_diff(state_directory: Path, issue_id: str) -> tuple[str, list[str]] |
     """Return the commit as which an issue has landed, and its diff; None if it has not, or the
     repository has the commit no more."""
     from beads_workers.runtime.run_directory import RunDirectory
-    from beads_workers.worktrees.git import GitError
 
     runs = RunDirectory(state_directory)
-    view = read_view(state_directory, Pin(issue_id, runs.last_run())) if runs.run_ids() else None
-    commit = view.landing.commit if view is not None and view.landing is not None else ""
-    try:
-        return (commit, diff_lines(state_directory, view, runs=False)) if view and commit else None
-    except GitError:
+    if not runs.run_ids():
         return None
+    return _landed(state_directory, read_view(state_directory, Pin(issue_id, runs.last_run())))
 
 
 def landed_diffs(
     state_directory: Path, history: History
 ) -> Iterator[tuple[IssueHistory, str, list[str]]]:
     """Yield the issues of a history that have landed, each with its commit and its diff."""
+    runs = history.runs or (history,)
     for issue in history.issues:
-        if issue.landing is not None and issue.landing.commit:
-            found = landed_diff(state_directory, issue.issue_id)
-            if found is not None:
-                yield issue, *found
+        view = attempt_view(Pin(issue.issue_id, runs[-1].start.run_id), runs)
+        if (found := _landed(state_directory, view)) is not None:
+            yield issue, *found
+
+
+def _landed(state_directory: Path, view: AttemptView) -> tuple[str, list[str]] | None:
+    from beads_workers.worktrees.git import GitError
+
+    if view.landing is None or not view.landing.commit:
+        return None
+    try:
+        return view.landing.commit, diff_lines(state_directory, view, runs=False)
+    except GitError:
+        return None
 
 
 def worktree_of(records: Records, issue_id: str, number: int = 0) -> WorktreeRecord | None:
