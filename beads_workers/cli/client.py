@@ -110,14 +110,22 @@ def owned(find: Callable[[], T]) -> T:
 
 def connect(state_directory: Path) -> ControlClient:
     """Connect to the fleet of this directory; raise ``CommandError`` (exit 3) without one."""
+    if (client := connect_if_running(state_directory)) is None:
+        raise CommandError(
+            "no fleet is running here",
+            "start one with 'beads-workers start', or go to the folder of the project",
+            EXIT_NOT_RUNNING,
+        )
+    return client
+
+
+def connect_if_running(state_directory: Path) -> ControlClient | None:
+    """Connect to the fleet of this directory; None if none runs. Raise ``CommandError`` for one
+    that cannot be reached."""
     deadline = None
     while (client := try_to_connect(state_directory)) is None:
         if not is_locked(state_directory / "lock"):
-            raise CommandError(
-                "no fleet is running here",
-                "start one with 'beads-workers start', or go to the folder of the project",
-                EXIT_NOT_RUNNING,
-            )
+            return None
         # The fleet is just starting, or its socket was removed and it makes a new one.
         deadline = deadline or time.monotonic() + SOCKET_BACK_SECONDS
         if time.monotonic() > deadline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Protocol
@@ -132,16 +133,16 @@ LOOK_SECONDS = 0.1
 
 class MorningFeed:
     """The last run at its end, and decisions about it, which are carried out beside the
-    dashboard. ``directory``: the run directory."""
+    dashboard. ``directory``: the run directory; ``snapshot``: of that run, as it is now."""
 
     ended = False
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, snapshot: Message) -> None:
         self._directory = directory
-        self._asked: Queue[tuple[str, Mapping[str, Any]] | None] = Queue()
+        self._asked: Queue[tuple[str, Mapping[str, Any]]] = Queue()
         self._told: Queue[Message] = Queue()
+        self._told.put({"snapshot": snapshot})
         threading.Thread(target=self._carry_out, daemon=True).start()
-        self._asked.put(None)
 
     def sockets(self) -> list[ControlClient]:
         """See ``Feed``."""
@@ -161,11 +162,8 @@ class MorningFeed:
 
     def _carry_out(self) -> None:
         while True:
-            try:
+            with suppress(Empty):
                 asked = self._asked.get(timeout=REFRESH_SECONDS)
-            except Empty:
-                asked = None
-            if asked is not None:
                 self._tell(decide, *asked)
             self._tell(_shown)
 

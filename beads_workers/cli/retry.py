@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from beads_workers.cli.arguments import Json, StateDir
-from beads_workers.cli.client import connect, find_state_directory
+from beads_workers.cli.client import connect_if_running, find_state_directory
 from beads_workers.cli.completion import causes, quarantined
 from beads_workers.cli.decisions import not_retried, reopen
 from beads_workers.cli.fleet import report
 from beads_workers.cli.waiting import waiting
 from beads_workers.core.base.causes import NO_SUCH_CAUSE, is_of
 from beads_workers.errors import CommandError
-from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN, EXIT_USAGE
+from beads_workers.exits import EXIT_UNKNOWN, EXIT_USAGE
 
 
 def register(app: typer.Typer) -> None:
@@ -56,11 +56,7 @@ def retry(
         hint = "'beads-workers retry ID' tries one again, 'beads-workers retry --all' all"
         raise CommandError(message, f"{hint}, 'retry --cause TEXT' all of one cause", EXIT_USAGE)
     directory = find_state_directory(state_dir)
-    try:
-        client = connect(directory)
-    except CommandError as error:
-        if error.exit_code != EXIT_NOT_RUNNING:
-            raise
+    if (client := connect_if_running(directory)) is None:
         asked = issues or _quarantined(directory, cause or "")
         if asked:
             _reopen(asked, source, directory, as_json=as_json)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from beads_workers.cli.client import ControlClient, connect
+from beads_workers.cli.client import ControlClient, connect_if_running
 from beads_workers.core.base.text import printable
 from beads_workers.errors import CommandError
-from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNKNOWN
+from beads_workers.exits import EXIT_UNKNOWN
 
 
 class Waiting(NamedTuple):
@@ -36,11 +36,7 @@ def waiting(directory: Path, *, look: bool = True) -> Waiting:
 
     ``look``: what the tracker shows as waiting no longer is left out.
     """
-    try:
-        client = connect(directory)
-    except CommandError as error:
-        if error.exit_code != EXIT_NOT_RUNNING:
-            raise
+    if (client := connect_if_running(directory)) is None:
         found = _remembered(directory)
     else:
         shown = client.ask("bw.status")

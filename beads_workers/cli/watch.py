@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from beads_workers.cli.arguments import Json, StateDir
-from beads_workers.cli.client import connect, find_state_directory
+from beads_workers.cli.client import connect, connect_if_running, find_state_directory
 from beads_workers.cli.completion import runs
 from beads_workers.cli.fleet import EnvelopesToo, refuse_without_json
 from beads_workers.cli.kinds import need
@@ -114,10 +114,9 @@ def morning(as_json: Json = False, state_dir: StateDir = None) -> None:
     Without a fleet, the next start goes on with what you decide.
     """
     from beads_workers.cli.last_run import last_snapshot
-    from beads_workers.cli.waiting import waiting
 
     directory = find_state_directory(state_dir)
-    client = waiting(directory, look=False).client
+    client = connect_if_running(directory)
     snapshot = last_snapshot(directory) if client is None else client.ask("bw.status")
     if snapshot is None:
         raise CommandError("nothing has run here yet", "'beads-workers start' runs a fleet")
@@ -130,7 +129,7 @@ def morning(as_json: Json = False, state_dir: StateDir = None) -> None:
 
     runs = (directory / "runs").joinpath
     if client is None:
-        live.show(MorningFeed(directory), Role.MORNING, runs, pane=Pane.DECISIONS)
+        live.show(MorningFeed(directory, snapshot), Role.MORNING, runs, pane=Pane.DECISIONS)
     else:
         live.show(FleetFeed(client, directory), Role.WATCH, runs, pane=Pane.DECISIONS)
 
@@ -140,7 +139,7 @@ def _print_what_waits(snapshot: dict[str, Any], *, as_json: bool) -> None:
     from beads_workers.ui.landing import to_type
     from beads_workers.ui.lines import by_cause, to_decide
 
-    merge = to_type(snapshot["landing"]) if snapshot["landing"] is not None else ""
+    merge = to_type(snapshot["landing"])
     kinds = ("questions", "approvals", "quarantined")
     if as_json:
         print(json_line({kind: snapshot[kind] for kind in kinds} | {"merge": merge or None}))

@@ -29,12 +29,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from beads_workers import __version__
-from beads_workers.cli.client import connect
+from beads_workers.cli.client import connect, connect_if_running
 from beads_workers.cli.config import resolve
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.person import signed
+from beads_workers.core.base.text import printable
 from beads_workers.errors import CommandError
-from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_USAGE
+from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime import live_page
 from beads_workers.runtime.live_page import LivePage
 from beads_workers.runtime.locks import is_locked, try_lock
@@ -320,10 +321,10 @@ class PageFeed:
 def control(directory: Path, request: str, fields: Message) -> Message:
     """Return the fleet's answer to a request, or why there is none."""
     try:
-        client = connect(directory)
+        client = connect_if_running(directory)
     except CommandError as error:
-        if error.exit_code != EXIT_NOT_RUNNING:
-            return {"error": error.message}
+        return {"error": error.message}
+    if client is None:
         return _decided(directory, request, fields)
     try:
         if request == "bw.stop":
@@ -346,6 +347,8 @@ def _decided(directory: Path, request: str, fields: Message) -> Message:
         return {"error": error.message}
     except (KeyError, TypeError, ValueError, AttributeError):
         return {"error": "a page of another version? Reload it"}
+    except Exception as error:  # Whatever it is: it is said, and the server goes on.
+        return {"error": printable(str(error), 300)}
 
 
 # --- one server for a run directory --------------------------------------------------------------

@@ -13,7 +13,10 @@ import typer
 
 from beads_workers.cli import receipts
 from beads_workers.cli.arguments import Json, StateDir
-from beads_workers.cli.client import ControlClient, connect, find_state_directory
+from beads_workers.cli.client import (
+    connect_if_running,
+    find_state_directory,
+)
 from beads_workers.cli.completion import issues
 from beads_workers.cli.receipts import find_receipts
 from beads_workers.cli.tracker_access import settings_here
@@ -28,7 +31,7 @@ from beads_workers.core.records.journal import Checkpointed
 from beads_workers.core.records.landing import Add, ahead_of, ahead_text
 from beads_workers.core.views.recovery import RecoveryState
 from beads_workers.errors import CommandError
-from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_TRACKER, EXIT_UNKNOWN
+from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN
 from beads_workers.registry import kind_of
 from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import RunDirectory
@@ -275,12 +278,8 @@ class Scheduler:
 
     def __init__(self, directory: Path, source: str | None) -> None:
         self._directory = directory
-        self._client: ControlClient | None = None
-        try:
-            self._client = connect(directory)
-        except CommandError as error:
-            if error.exit_code != EXIT_NOT_RUNNING:
-                raise
+        self._client = connect_if_running(directory)
+        if self._client is None:
             self.settings = settings_here(directory, source)
             return
         running = self.facts([])

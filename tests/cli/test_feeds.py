@@ -156,7 +156,7 @@ def morning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> feeds.MorningFee
     looks = count()
     monkeypatch.setattr(feeds, "REFRESH_SECONDS", 0.01)
     monkeypatch.setattr(feeds, "last_snapshot", lambda directory: {"look": next(looks)})
-    return feeds.MorningFeed(tmp_path)
+    return feeds.MorningFeed(tmp_path, {"look": next(looks)})
 
 
 def told(feed: feeds.MorningFeed, number: int) -> list[feeds.Message]:
