@@ -68,6 +68,11 @@ def _trusted(folder: Path) -> set[int]:
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, AgentTable]]:
     """Return the checked values of one file, and its agents; raise ``CommandError``."""
+    return read_text(path, content_of(path))
+
+
+def content_of(path: Path) -> bytes:
+    """Return what a file of settings holds; raise ``CommandError``."""
     try:
         with path.open("rb") as stream:
             content = stream.read(FILE_BYTES_MAX + 1)
@@ -75,7 +80,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, AgentTable]]:
             raise ValueError("too large for a file of settings")
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
-    return read_text(path, content)
+    return content
 
 
 def _unreadable(path: Path, error: Exception) -> CommandError:
@@ -88,6 +93,14 @@ def _unreadable(path: Path, error: Exception) -> CommandError:
 
 def read_text(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, AgentTable]]:
     """Do the same as ``read_file`` for this content; ``path``: for messages only."""
+    table = table_of(path, content)
+    agents = _agents(path, table.pop("agents", {}))
+    return {key: _checked(path, key, value) for key, value in _flat(path, table)}, agents
+
+
+def table_of(path: Path, content: bytes) -> dict[str, Any]:
+    """Return the table of a file with this content; raise ``CommandError`` with its place, if it is
+    no TOML."""
     import tomllib
 
     try:
@@ -95,15 +108,13 @@ def read_text(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, Age
     except ValueError as error:
         raise _unreadable(path, error) from None
     try:
-        table = tomllib.loads(text)
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         from beads_workers.cli.settings_slips import of_text  # Few files have a mistake.
 
         wrong = error if isinstance(error, ValueError) else ValueError("nested too deeply")
         message, hint = of_text(text, wrong)
         raise CommandError(f"{path}, {message}", hint, EXIT_USAGE) from None
-    agents = _agents(path, table.pop("agents", {}))
-    return {key: _checked(path, key, value) for key, value in _flat(path, table)}, agents
 
 
 def _flat(path: Path, table: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -86,7 +86,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
     lines += _for_a_person(ended)
     lines += _left_work(ended)
     following = _next(ended, queue, quarantined)
-    command = landing.to_type(landed) if landed is not None else ""
+    command = landing.to_type(landed)
     if command and command not in following:
         target = landed["branch"].partition("/")[2] if landed is not None else ""
         lines.append(f"to bring what landed to {printable(target)}: {printable(command)}")
@@ -162,7 +162,7 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     if awaiting := ended.get("approvals"):
         first = printable(shlex.quote(awaiting[0]["issue_id"]))
         return f"'beads-workers diff {first}' shows what awaits approval; 'land {first}' lands it"
-    if landed is not None and (command := landing.to_type(landed)):
+    if command := landing.to_type(landed):
         return f"{printable(command)} brings what landed to your branch"
     if landed is None and ended.get("unmerged_branches", 0) > ended.get("failed_branches", 0):
         return "merge what is good; 'beads-workers clean' removes the worktrees of what is merged"

@@ -125,10 +125,10 @@ class _Live:
         self._attempts = AttemptReader(run_folder, why_lines, replay=role is viewer.Role.REPLAY)
         self._backlog = BacklogWatch(run_folder("-").parent.parent)
         self._wrapping = Wrapping()
-        self._saving: BackgroundAnswer[str] = BackgroundAnswer()
-        self._saves = 0
-        """Number of texts that a person had saved so far."""
-        self._awaits_save = False
+        self._done: BackgroundAnswer[str] = BackgroundAnswer()
+        self._jobs = 0
+        """Number of things that a person had done in the background so far."""
+        self._awaits_job = False
         self._caption = caption
         self._theme = theme.named(os.environ)
         self._renderer = viewer.Renderer()
@@ -176,7 +176,7 @@ class _Live:
         self._draw_at = now + (FRAME_SECONDS if following else TICK_SECONDS)
         if self._snapshot is None:
             return
-        self._say_saved()
+        self._say_done()
         columns, rows = self._terminal.size
         if shows_log(self._look, columns, rows):
             self._read(self._snapshot, columns)
@@ -371,14 +371,14 @@ class _Live:
 
     def _in_background(self, work: Callable[[], str]) -> None:
         """Do something that may take long, and say what came of it."""
-        self._saves += 1
-        self._awaits_save = True
-        self._saving.of(self._saves, work)
+        self._jobs += 1
+        self._awaits_job = True
+        self._done.of(self._jobs, work)
 
-    def _say_saved(self) -> None:
-        """Say the result of the last save, once."""
-        if self._awaits_save and (said := self._saving.of(self._saves, lambda: "")):
-            self._awaits_save = False
+    def _say_done(self) -> None:
+        """Say the result of the last of them, once."""
+        if self._awaits_job and (said := self._done.of(self._jobs, lambda: "")):
+            self._awaits_job = False
             self._say(said)
 
     def _show_page(self) -> None:

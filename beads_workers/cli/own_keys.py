@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from beads_workers.cli.config import content_of, table_of
 from beads_workers.core.base.text import printable
 from beads_workers.errors import CommandError
 from beads_workers.ui.bindings import KEYS_TAKEN
@@ -33,20 +33,12 @@ def settings_file() -> Path:
 def own_keys() -> dict[str, str]:
     """Return the commands by their keys; raise ``CommandError`` for a file that has mistakes."""
     file = settings_file()
-    try:
-        return read_text(file, file.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise CommandError(f"{file}: {error}") from None
+    return read_text(file, content_of(file)) if file.exists() else {}
 
 
 def read_text(file: Path, content: bytes) -> dict[str, str]:
     """Do the same as ``own_keys`` for this content; ``file``: for messages only."""
-    try:
-        found = tomllib.loads(content.decode("utf-8-sig")).get("keys", {})
-    except (ValueError, RecursionError) as error:
-        raise CommandError(f"{file}: {error}") from None
+    found = table_of(file, content).get("keys", {})
     if not isinstance(found, dict):
         raise CommandError(f"{file}: keys is no table")
     for key, command in found.items():

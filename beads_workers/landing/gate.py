@@ -40,7 +40,7 @@ from beads_workers.landing.sees.leads import Lead, find_leads
 from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
-from beads_workers.runtime.processes import OF_CHECKOUT
+from beads_workers.runtime.processes import inherited
 from beads_workers.worktrees import making, programs, ref_files, submodules
 from beads_workers.worktrees.freshness import changed_files, clear_gone
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
@@ -621,8 +621,7 @@ class GatePlace:
 
     def _environment(self, order: GateOrder) -> dict[str, str]:
         worktrees = self.settings.worktrees
-        environment = {name: text for name, text in os.environ.items() if name not in OF_CHECKOUT}
-        environment |= {
+        environment = inherited() | {
             "BW_GATE": str(self.path),
             "BW_WORKTREE": str(self.path),
             "BW_BRANCH": self.settings.landing.branch,

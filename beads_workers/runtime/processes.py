@@ -218,10 +218,15 @@ GIT_PLACES = (
 )
 """Variables that ``git rev-parse --local-env-vars`` lists, except those that hold configuration."""
 
-OF_CHECKOUT = (*GIT_PLACES, "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT")
+NOT_FOR_WORKTREES = (*GIT_PLACES, "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT")
 """Variables that are not for a worktree: they name the user's checkout, as a git hook that starts a
 fleet sets them, or its Python environment, into which ``poetry install`` would put each worktree's
 code in place of the checkout's."""
+
+
+def inherited() -> dict[str, str]:
+    """Return this process's environment, as programs in a worktree inherit it."""
+    return {name: text for name, text in os.environ.items() if name not in NOT_FOR_WORKTREES}
 
 
 # --- spawns --------------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ def run_worker(
     processes.keep_from_tasks()
     sessions.adopt()
     if settings.work.worktrees is not None:
-        for name in processes.OF_CHECKOUT:
+        for name in processes.NOT_FOR_WORKTREES:
             os.environ.pop(name, None)
     half = WorkerHalf(
         settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays

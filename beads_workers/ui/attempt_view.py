@@ -149,7 +149,7 @@ class Tried:
             "charged": one.charged >= one.attempt,
             "retry_in_seconds": one.delay_seconds if one.verdict == "requeue" else None,
             "agent": one.agent or (receipt.agent if receipt else None) or None,
-            "escalated": receipt.payer if receipt and receipt.instead_of else None,
+            "escalated": receipt.escalated if receipt else None,
             "tokens": receipt.tokens.total if receipt else None,
             "money_usd": receipt.money if receipt else None,
             "diffstat": receipt.diffstat if receipt else None,

@@ -824,8 +824,7 @@ def _close_issue(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
 
 
 def _merge(screen: Screen, snapshot: Fields, _rows: int) -> Pressed:
-    command = to_type(snapshot["landing"]) if snapshot["landing"] is not None else ""
-    if not command:
+    if not (command := to_type(snapshot["landing"])):
         return replace(screen, message="nothing is left to merge"), None
     return _surely(screen, Ask("bw.merge"), f"{command}?")
 

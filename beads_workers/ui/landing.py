@@ -100,8 +100,11 @@ def at_the_end(landing: Fields) -> Iterator[str]:
         yield waiting
 
 
-def to_type(landing: Fields) -> str:
-    """Return the command with which people get what has landed; "" if they have it."""
+def to_type(landing: Fields | None) -> str:
+    """Return the command with which people get what has landed; "" if they have it. ``landing``: of
+    a snapshot; None if nothing lands."""
+    if landing is None:
+        return ""
     into = landing["into"]
     if into is not None:
         return str(into["command"]) if into["reason"] else ""

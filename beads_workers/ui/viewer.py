@@ -412,7 +412,7 @@ def rows_of(screen: Screen, snapshot: Fields, part: Part) -> list[Fields]:
 
 def _to_merge(snapshot: Fields) -> list[Fields]:
     """Return the row of what has landed, and is not in the person's branch."""
-    command = to_type(snapshot["landing"]) if snapshot["landing"] is not None else ""
+    command = to_type(snapshot["landing"])
     return [{"issue_id": "", "title": command, "merge": command}] if command else []
 
 

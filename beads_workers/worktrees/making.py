@@ -17,7 +17,7 @@ from pathlib import Path
 
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.core.base.text import size
-from beads_workers.runtime.processes import OF_CHECKOUT
+from beads_workers.runtime.processes import inherited
 from beads_workers.worktrees import programs, removal
 from beads_workers.worktrees.git import (
     GitError,
@@ -126,7 +126,7 @@ def set_up(script: str, folder: str, environment: dict[str, str]) -> None:
         done = subprocess.run(
             ["sh", "-c", script],
             cwd=folder,
-            env={k: v for k, v in os.environ.items() if k not in OF_CHECKOUT} | environment,
+            env=inherited() | environment,
             stdin=subprocess.DEVNULL,
             check=False,
         )

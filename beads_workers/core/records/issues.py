@@ -232,6 +232,11 @@ class Transition:
     # Of the last attempt, to which the tracker now has answered.
     end: rec.Finished | None = None
 
+    @property
+    def is_handed_back(self) -> bool:
+        """Whether its job failed and went back to its sender: nobody may take it."""
+        return self.end is not None and self.end.verdict == "hand_back"
+
 
 @dataclass(slots=True)
 class Issues:

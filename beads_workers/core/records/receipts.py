@@ -168,9 +168,14 @@ class Receipt:
     was_cut: bool = False
 
     @property
+    def escalated(self) -> str | None:
+        """Agent and model, if an escalation gave the attempt another one."""
+        return f"{self.agent} {self.model}".rstrip() if self.instead_of else None
+
+    @property
     def payer(self) -> str:
-        """Name of the agent in sums of costs; with its model if an escalation gave it that one."""
-        return f"{self.agent} {self.model}".rstrip() if self.instead_of else self.agent or "agent"
+        """Name of the agent in sums of costs."""
+        return self.escalated or self.agent or "agent"
 
     @property
     def tokens(self) -> Tokens:

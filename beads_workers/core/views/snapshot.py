@@ -77,8 +77,8 @@ class WorkerRow(ShownWorker):
         if self.issue_id != issue_id:
             self.prefetched = [sent for sent in self.prefetched if sent[0].issue_id != issue_id]
             return
-        self.issue_id = self.title = self.attempt = self.agent = self.progress = None
-        self.escalated = None
+        self.issue_id = self.title = self.attempt = self.progress = None
+        self.agent = self.escalated = None
         if self.prefetched:
             stopping = self.state == "stopping"
             self.add_attempt(*self.prefetched.pop(0))
@@ -89,8 +89,8 @@ class WorkerRow(ShownWorker):
     def left(self) -> None:
         """Note that the worker's connection is over."""
         self.connected, self.state, self.prefetched = False, "stopping", []
-        self.issue_id = self.title = self.attempt = self.agent = self.progress = None
-        self.escalated = None
+        self.issue_id = self.title = self.attempt = self.progress = None
+        self.agent = self.escalated = None
         self.paused = self.status = None
 
 
@@ -588,9 +588,8 @@ class Board:
             self.activity.throughput.add(elapsed)
         if found_closed and change.end is not None:
             self._done_after_all(change.end, change.stood)
-        # A failed job that goes back to its sender is not open for anybody to take.
-        handed_back = change.end is not None and change.end.verdict == "hand_back"
-        if settled.action == "release" and settled.result == "applied" and not handed_back:
+        released = settled.action == "release" and settled.result == "applied"
+        if released and not change.is_handed_back:
             self.requeued[settled.issue_id] = None
         self.closings += change.issue.state is IssueState.CLOSED and settled.action != "reopen"
 
@@ -602,9 +601,7 @@ class Board:
         was_open = change.before is IssueState.ENQUEUED and (
             change.stood is Standing.OPEN or cooled
         )
-        # A failed job that goes back to its sender is not open for anybody to take.
-        handed_back = settled and change.end is not None and change.end.verdict == "hand_back"
-        is_open = issue.state is IssueState.ENQUEUED and not handed_back
+        is_open = issue.state is IssueState.ENQUEUED and not change.is_handed_back
         if not is_open or (place is not None and not self._is_listed(issue, place)):
             self.unlisted.pop(issue.issue_id, None)
         elif settled or not was_open:

@@ -264,7 +264,7 @@ def _outcome(ended: snapshot.EndedAttempt) -> dict[str, Any]:
         "charged": finished.charged >= finished.attempt,
         "retry_in_seconds": finished.delay_seconds if finished.verdict == "requeue" else None,
         "agent": receipt.agent if receipt else None,
-        "escalated": receipt.payer if receipt and receipt.instead_of else None,
+        "escalated": receipt.escalated if receipt else None,
         "tokens": receipt.tokens.total if receipt else None,
         "money_usd": receipt.money if receipt else None,
         "diffstat": receipt.diffstat[:ERROR_CHARS_MAX] if receipt else None,
@@ -366,16 +366,21 @@ END_REASONS = {
 """The reasons of a SHUTDOWN, for people."""
 
 
+def end_reason(reason: str) -> str:
+    """Return a reason of ``RunChanged`` for people."""
+    return END_REASONS.get(reason, reason)
+
+
 def draining(reason: str) -> str:
     """Return what a draining fleet does, and why."""
-    return f"draining ({END_REASONS.get(reason, reason)}): what runs may finish, nothing new begins"
+    return f"draining ({end_reason(reason)}): what runs may finish, nothing new begins"
 
 
 def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
     """Return how a run ended: the ``last_run`` of ``status --json``, without ``settled``."""
     shown = status(board, board.elapsed)
     ended = board.ended
-    reason = END_REASONS.get(ended.reason, ended.reason) if ended else ""
+    reason = end_reason(ended.reason) if ended else ""
     others = shown["held_elsewhere"] or board.questions or board.awaiting
     if others and ended and ended.reason == "idle_timeout":
         reason = "nothing else is left to do"
