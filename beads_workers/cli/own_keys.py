@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 from beads_workers.cli.config import content_of, table_of
@@ -24,15 +23,10 @@ SECONDS_MAX = 3600.0
 """Time after which nobody waits for how a command ends."""
 
 
-def settings_file() -> Path:
-    """Return the file of the person's settings, which may not be there."""
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "beads-workers" / "config.toml"
-
-
 def own_keys() -> dict[str, str]:
     """Return the commands by their keys; raise ``CommandError`` for a file that has mistakes."""
-    file = settings_file()
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    file = Path(home) / "beads-workers" / "config.toml"
     return read_text(file, content_of(file)) if file.exists() else {}
 
 
@@ -64,8 +58,10 @@ def run(command: str, issue_id: str, directory: Path) -> str:
     record = worktree_of(Records(directory), issue_id)
     if record is None and any(each in command for each in PLACEHOLDERS[1:]):
         return f"no worktree of {printable(issue_id)} is here"
+    argv = _words(command)
     values = (issue_id, record.path if record else "", record.branch if record else "")
-    argv = [_filled(word, dict(zip(PLACEHOLDERS, values, strict=True))) for word in _words(command)]
+    for name, text in zip(PLACEHOLDERS, values, strict=True):
+        argv = [word.replace(name, text) for word in argv]
     try:
         # No shell: an issue's id and its branch are never part of a shell line.
         ended = subprocess.run(
@@ -77,9 +73,3 @@ def run(command: str, issue_id: str, directory: Path) -> str:
     said = (ended.stderr or ended.stdout).strip().splitlines()
     how = f"exit {ended.returncode}" if ended.returncode else "done"
     return printable(": ".join([argv[0], how, *said[-1:]]), 200)
-
-
-def _filled(word: str, values: Mapping[str, str]) -> str:
-    for name, text in values.items():
-        word = word.replace(name, text)
-    return word

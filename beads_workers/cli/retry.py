@@ -58,10 +58,13 @@ def retry(
     directory = find_state_directory(state_dir)
     if (client := connect_if_running(directory)) is None:
         asked = issues or _quarantined(directory, cause or "")
-        if asked:
-            _reopen(asked, source, directory, as_json=as_json)
-        else:
-            print(json.dumps({"reopened": [], "not": []}) if as_json else "nothing is quarantined")
+        done, wrong = reopen(directory, asked, source) if asked else ([], [])
+        if as_json:
+            print(json.dumps({"reopened": done, "not": [s.settlement.issue_id for s in wrong]}))
+        elif done or not asked:
+            print(f"will be retried: {', '.join(done)}" if done else "nothing is quarantined")
+        if wrong:
+            raise not_retried(wrong)
         return
     wanted = {"issue_ids": issues} if issues else {"quarantined": True, "cause": cause or ""}
     report(client.ask("bw.retry", wanted), as_json=as_json)
@@ -74,13 +77,3 @@ def _quarantined(directory: Path, cause: str) -> list[str]:
     if found and not alike:
         raise CommandError(NO_SUCH_CAUSE, "'beads-workers status' names the causes", EXIT_UNKNOWN)
     return alike
-
-
-def _reopen(issues: list[str], source: str | None, directory: Path, *, as_json: bool) -> None:
-    done, wrong = reopen(directory, issues, source)
-    if as_json:
-        print(json.dumps({"reopened": done, "not": [s.settlement.issue_id for s in wrong]}))
-    elif done:
-        print(f"will be retried: {', '.join(done)}")
-    if wrong:
-        raise not_retried(wrong)

@@ -76,9 +76,13 @@ def diff(
         record = _record(directory, issue)
         commit, text = _changes(record, stat=stat)
     except CommandError:
-        from beads_workers.views.attempt_files import landed_diff
+        from beads_workers.runtime.run_directory import RunDirectory
+        from beads_workers.ui.attempt_view import Pin
+        from beads_workers.views.attempt_files import landed_diff, read_view
 
-        if (landed := landed_diff(directory, issue)) is None:
+        runs = RunDirectory(directory)
+        view = read_view(directory, Pin(issue, runs.last_run())) if runs.run_ids() else None
+        if view is None or (landed := landed_diff(directory, view)) is None:
             raise
         commit, text = landed[0], _text(landed[1], stat=stat)
         fields = {"issue_id": issue, "landed": commit, "diff": text}

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from beads_workers.core.base.text import columns as width_of
 from beads_workers.core.base.text import printable
-from beads_workers.core.views.status import end_reason
+from beads_workers.core.views.status import END_REASONS
 from beads_workers.ui import bindings
 from beads_workers.ui.agents import account, hours, spent
 from beads_workers.ui.issues import issues, quarantined
@@ -159,8 +159,8 @@ def _fleet(snapshot: Fields, screen: Screen, age: float, columns: int) -> Text:
     state = snapshot["state"] if running else "ended"
     shown = f"{state}{hours(snapshot, age)}" if state in ("waiting", "running") else state
     if state == "draining":
-        reason = end_reason(snapshot["state_reason"] or "")
-        shown = f"draining ({printable(reason, max(12, columns // 3))})"
+        reason = snapshot["state_reason"] or ""
+        shown = f"draining ({printable(END_REASONS.get(reason, reason), max(12, columns // 3))})"
     role = " replay" if screen.role is Role.REPLAY else ""
     here = wall_clock(snapshot, age) if columns >= CLOCK_COLUMNS else None
     time_of_day = f"{clock(here, seconds=False)}  " if here is not None else ""

@@ -421,7 +421,7 @@ def money_of(history: History) -> Money | None:
             continue
         named = [
             (found.by_issue, attempt.issue_id),
-            (found.by_agent, receipt.payer if receipt.agent else attempt.agent or "agent"),
+            (found.by_agent, receipt.escalated or receipt.agent or attempt.agent or "agent"),
             (found.by_outcome, attempt.outcome),
         ]
         if (why := in_vain.outcome(attempt)) is not None:

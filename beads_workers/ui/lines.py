@@ -12,7 +12,7 @@ from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import Entry, Resumed
 from beads_workers.core.records.landing import refusal_text
 from beads_workers.core.records.receipts import INDEPENDENT
-from beads_workers.core.views.status import end_reason
+from beads_workers.core.views.status import END_REASONS
 from beads_workers.ui import landing
 from beads_workers.ui.agents import account, closed_account, hours, spent, used
 from beads_workers.ui.time_text import clock, done_about, duration, moment
@@ -128,7 +128,7 @@ def _about_run(record: rec.Record) -> str | None:
             now = "'beads-workers resume' begins now"
             return f"     fleet is waiting until {moment(until, seconds=False)} ({now})"
         case rec.RunChanged(state, reason) if state != "ended":
-            why = NOTHING_MORE if reason == "idle_timeout" else end_reason(reason)
+            why = NOTHING_MORE if reason == "idle_timeout" else END_REASONS.get(reason, reason)
             return f"     fleet is {state}" + (f" ({why})" if reason else "")
         case rec.WorkerJoined(worker_id, pid, called, False, version):
             name = f" ({printable(called, 40)})" if called != worker_id else ""

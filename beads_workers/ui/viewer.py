@@ -402,18 +402,14 @@ def rows_of(screen: Screen, snapshot: Fields, part: Part) -> list[Fields]:
         case Part.DECISIONS:
             rows = [*snapshot["questions"], *snapshot["approvals"]]
             if screen.role is Role.MORNING:
-                rows += [*by_cause(snapshot["quarantined"]), *_to_merge(snapshot)]
+                rows += by_cause(snapshot["quarantined"])
+                if command := to_type(snapshot["landing"]):
+                    rows.append({"issue_id": "", "title": command, "merge": command})
     if shown := STATES[part].get(screen.states.get(part, "")):
         rows = [row for row in rows if shown(row)]
     if find := screen.finds.get(PANES.get(part, Pane.FLEET), ""):
         rows = [row for row in rows if _says(row, find)]
     return [*entries(rows, screen.unfolded)] if part in FOLDED else rows
-
-
-def _to_merge(snapshot: Fields) -> list[Fields]:
-    """Return the row of what has landed, and is not in the person's branch."""
-    command = to_type(snapshot["landing"])
-    return [{"issue_id": "", "title": command, "merge": command}] if command else []
 
 
 def _idle_folded(rows: list[Fields]) -> list[Fields]:

@@ -88,15 +88,17 @@ def diff_lines(state_directory: Path, view: AttemptView, *, runs: bool) -> list[
     return _branch_diff(where, view, tip or _commit(where, f"refs/heads/{view.branch}"), record)
 
 
-def landed_diff(state_directory: Path, issue_id: str) -> tuple[str, list[str]] | None:
-    """Return the commit as which an issue has landed, and its diff; None if it has not, or the
+def landed_diff(state_directory: Path, view: AttemptView) -> tuple[str, list[str]] | None:
+    """Return the commit as which the issue has landed, and its diff; None if it has not, or the
     repository has the commit no more."""
-    from beads_workers.runtime.run_directory import RunDirectory
+    from beads_workers.worktrees.git import GitError
 
-    runs = RunDirectory(state_directory)
-    if not runs.run_ids():
+    if view.landing is None or not view.landing.commit:
         return None
-    return _landed(state_directory, read_view(state_directory, Pin(issue_id, runs.last_run())))
+    try:
+        return view.landing.commit, diff_lines(state_directory, view, runs=False)
+    except GitError:
+        return None
 
 
 def landed_diffs(
@@ -106,19 +108,8 @@ def landed_diffs(
     runs = history.runs or (history,)
     for issue in history.issues:
         view = attempt_view(Pin(issue.issue_id, runs[-1].start.run_id), runs)
-        if (found := _landed(state_directory, view)) is not None:
+        if (found := landed_diff(state_directory, view)) is not None:
             yield issue, *found
-
-
-def _landed(state_directory: Path, view: AttemptView) -> tuple[str, list[str]] | None:
-    from beads_workers.worktrees.git import GitError
-
-    if view.landing is None or not view.landing.commit:
-        return None
-    try:
-        return view.landing.commit, diff_lines(state_directory, view, runs=False)
-    except GitError:
-        return None
 
 
 def worktree_of(records: Records, issue_id: str, number: int = 0) -> WorktreeRecord | None:

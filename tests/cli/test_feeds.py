@@ -147,9 +147,6 @@ def test_the_owner_of_a_fleet_does_not_go_over_to_another(fleets: Fleets) -> Non
     assert shown_run(feed) == "" and feed.ended
 
 
-# --- the morning -------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def morning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> feeds.MorningFeed:
     """A feed that looks again every 10 ms, and shows how often it has looked."""

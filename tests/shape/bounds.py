@@ -36,23 +36,23 @@ BUDGET: Mapping[str, int] = {
     "agents": 2541,
     "attempts": 2517,
     "chaos": 1238,
-    "checks": 4507,
-    "cli": 8369,
+    "checks": 4506,
+    "cli": 8354,
     "conformance": 2616,
-    "core": 13529,
+    "core": 13530,
     "demo": 738,
     "executors": 738,
     "integrations": 10467,
-    "landing": 4272,
-    "runtime": 8457,
+    "landing": 4271,
+    "runtime": 8459,
     "trackers": 3378,
     "ui": 7825,
-    "views": 519,
+    "views": 517,
     "worktrees": 3611,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 76_161
+GRANTED = 76_145
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -94,7 +94,7 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4097, slack=100),
+    "read_model_lines": Bound(4090, slack=100),
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
@@ -107,7 +107,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1060, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(124570, slack=1000),
+    "test_lines": Bound(124569, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

@@ -14,15 +14,8 @@ from tests.support.real_agents import git
 
 NAMES = ("cart.py", "a b.py", "ééé.py", "folder/x -y", "--- a", "b/b")
 LINES = (
-    "pounds",
-    "-- a/other.py",
-    "++ b/other.py",
-    "@@ -1 +1 @@",
-    "diff --git a/x b/x",
-    "",
-    "\tx = 1",
-    "+",
-    "- a",
+    *("pounds", "-- a/other.py", "++ b/other.py", "@@ -1 +1 @@", "diff --git a/x b/x", ""),
+    *("\tx = 1", "+", "- a"),
 )
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=b")
 CONTENTS = st.lists(st.sampled_from(LINES), min_size=1, max_size=12)

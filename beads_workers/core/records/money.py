@@ -149,7 +149,7 @@ class Ledger:
             return
         named = (
             (self.by_issue, issue_id),
-            (self.by_agent, receipt.payer),
+            (self.by_agent, receipt.escalated or receipt.agent or "agent"),
             (self.by_verdict, receipt.verdict or "unknown"),
         )
         spends = [self.total, *(table.setdefault(name, Spend()) for table, name in named)]

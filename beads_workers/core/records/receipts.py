@@ -169,13 +169,9 @@ class Receipt:
 
     @property
     def escalated(self) -> str | None:
-        """Agent and model, if an escalation gave the attempt another one."""
-        return f"{self.agent} {self.model}".rstrip() if self.instead_of else None
-
-    @property
-    def payer(self) -> str:
-        """Name of the agent in sums of costs."""
-        return self.escalated or self.agent or "agent"
+        """Agent and model, if an escalation gave the attempt another one: so it is named where it
+        costs."""
+        return f"{self.agent} {self.model}".rstrip() if self.agent and self.instead_of else None
 
     @property
     def tokens(self) -> Tokens:

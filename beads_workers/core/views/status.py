@@ -366,21 +366,11 @@ END_REASONS = {
 """The reasons of a SHUTDOWN, for people."""
 
 
-def end_reason(reason: str) -> str:
-    """Return a reason of ``RunChanged`` for people."""
-    return END_REASONS.get(reason, reason)
-
-
-def draining(reason: str) -> str:
-    """Return what a draining fleet does, and why."""
-    return f"draining ({end_reason(reason)}): what runs may finish, nothing new begins"
-
-
 def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
     """Return how a run ended: the ``last_run`` of ``status --json``, without ``settled``."""
     shown = status(board, board.elapsed)
     ended = board.ended
-    reason = end_reason(ended.reason) if ended else ""
+    reason = END_REASONS.get(ended.reason, ended.reason) if ended else ""
     others = shown["held_elsewhere"] or board.questions or board.awaiting
     if others and ended and ended.reason == "idle_timeout":
         reason = "nothing else is left to do"
@@ -461,7 +451,8 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
     for row in _occupied(board):
         yield f"{row['issue_id']} waits: {printable(row['who'], ASKED_WIDTH)}", LEAVE
     if board.state == "draining":
-        yield draining(board.state_reason), ""
+        why = END_REASONS.get(board.state_reason, board.state_reason)
+        yield f"draining ({why}): what runs may finish, nothing new begins", ""
     if board.state == "paused":
         # The reason first: if there is little room, only the beginning is seen.
         yield f"paused: {board.state_reason or 'nothing new is handed out'}", "resume"
