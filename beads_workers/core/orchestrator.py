@@ -42,6 +42,7 @@ from beads_workers.core.schedule.retry import PREPARATION_TRIAL
 from beads_workers.core.schedule.round_trips import CLAIM_AGAIN, LINGER, WriteRetryDue
 from beads_workers.core.schedule.supervisor import RespawnDue
 from beads_workers.core.workers import connections, sender
+from beads_workers.core.workers.away import LeaseOver
 from beads_workers.core.workers.connections import Connections
 from beads_workers.core.workers.sender import Sender
 
@@ -95,8 +96,8 @@ class Orchestrator:
     def start(self, now: float) -> list[Command]:
         """Begin the run: our workers start while the source settles what an earlier run left."""
         self._effects.now = now
-        for number in range(1, self._parts.settings.workers + 1):
-            self._parts.supervisor.add(f"W{number}")
+        for number, place in enumerate(self._parts.settings.slots(), 1):
+            self._parts.supervisor.add(f"W{number}", place)
         self._ending.begin()
         return self._effects.flush()
 
@@ -188,6 +189,8 @@ class Orchestrator:
                 self._connections.reaped(pid)
             case ev.OwnerGone(pid):
                 self._connections.owner_dead(pid)
+            case ev.Placed() | ev.GuardHeard() | ev.FoundEnded():
+                self._connections.away.handle(event)
             case ev.WorktreeLeft(issue_id):
                 self._parts.retry_state.vacated(issue_id)
             case ev.UsageRead():
@@ -228,6 +231,9 @@ class Orchestrator:
     def _round_trip_ended(self, round_trip: ev.RoundTripEnded) -> None:
         for settled in self._parts.round_trips.ended(round_trip):
             self._settled(settled)
+        for late in round_trip.late_entries:
+            self._effects.write(self._effects.issues.with_known_cost(late))
+            self._parts.landings.found(late.issue_id)
         self._parts.questions.written(round_trip.remarks)
         self._parts.questions.read(round_trip.conversations)
         self._scheduler.answered(round_trip)
@@ -319,6 +325,8 @@ class Orchestrator:
                 self._connections.overdue(conn_id)
             case connections.GraceOver(issue_id):
                 self._connections.grace_over(issue_id)
+            case LeaseOver(issue_id):
+                self._connections.away.lease_over(issue_id)
             case connections.ExitDue(pid):
                 self._connections.exit_due(pid)
             case RespawnDue(worker_id) if self._parts.degraded.stop:

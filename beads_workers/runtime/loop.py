@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, Protocol, assert_never
 
 from beads_workers.core.base import limits
 from beads_workers.core.base.model import IssueId, value
@@ -34,6 +34,7 @@ from beads_workers.core.schedule.commands import (
     Spawn,
     StartLander,
     SyncJournal,
+    TellGuard,
     TellLander,
     WatchOwner,
     Write,
@@ -203,6 +204,16 @@ def _not_written(place: RequiredFolder) -> str:
     return "" if os.access(place.path, os.W_OK) else "no right to write there"
 
 
+class Guards(Protocol):
+    """Whoever speaks to the guards of attempts on other machines (``places``)."""
+
+    def tell(self, command: TellGuard) -> None:
+        """Pass the word on; what comes of it is told as events."""
+
+    def close(self) -> None:
+        """Speak to nobody any more: the run is over."""
+
+
 # --- loop ----------------------------------------------------------------------------------------
 # The one loop of the orchestrator: waits, tells the core, and carries out the core's commands.
 #
@@ -267,6 +278,7 @@ class Loop:
         self.accounts: SharedAccounts | None = None
         self.metrics: FiguresServer | None = None
         self.lander: LanderProcess | None = None
+        self.places: Guards | None = None
 
     def tell(self, event: ev.Event) -> None:
         """Queue an event for the core; it is handled before the loop waits again."""
@@ -442,6 +454,9 @@ class Loop:
                 self._zygote_client.kill(pid)
             case WatchOwner(pid, start_time, issue_id):
                 self.kin.watch(pid, start_time, issue_id, lambda: self.tell(ev.OwnerGone(pid)))
+            case TellGuard():
+                assert self.places is not None, "there are leases only where there are places"
+                self.places.tell(command)
             case AwaitDeparture(issue_id, folder):
                 self._await_departure(issue_id, folder)
             case ReadUsage():

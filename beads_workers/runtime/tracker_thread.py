@@ -23,6 +23,7 @@ from typing import NamedTuple
 from beads_workers.core.base import limits
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.source import (
+    Action,
     Conversation,
     ConversingSource,
     EditableSource,
@@ -59,14 +60,22 @@ Answer = ev.RecoveryEnded | ev.RoundTripEnded
 News = Answer | ev.Arrived | BaseException
 """News that the tracker thread posts; an exception is a bug."""
 
-Release = Callable[[Sequence[Settlement]], list[Settled]]
-"""Writer of one crashed run's deferred settlements; one answer each. May raise ``SourceError`` and
-``OSError``."""
+
+class Released(NamedTuple):
+    """One answer for each deferred settlement, and what the issues have become by late results: see
+    ``RoundTripEnded``."""
+
+    settled: list[Settled]
+    late_entries: Sequence[Checkpointed] = ()
 
 
-def no_release(settlements: Sequence[Settlement]) -> list[Settled]:
+Release = Callable[[Sequence[Settlement]], Released]
+"""Writer of one crashed run's deferred settlements. May raise ``SourceError`` and ``OSError``."""
+
+
+def no_release(settlements: Sequence[Settlement]) -> Released:
     """Answer that nothing was left to be written later."""
-    return [Settled(each, Result.NOT_OURS) for each in settlements]
+    return Released([Settled(each, Result.NOT_OURS) for each in settlements])
 
 
 class _Settling(NamedTuple):
@@ -75,6 +84,7 @@ class _Settling(NamedTuple):
     settled: tuple[Settled, ...] = ()
     error: str = ""
     hint: str = ""
+    late_entries: tuple[Checkpointed, ...] = ()
 
 
 class _Taking(NamedTuple):
@@ -185,7 +195,7 @@ class TrackerThread:
     def carry_out(self, round_trip: RoundTrip) -> ev.RoundTripEnded:
         """Carry out one whole round trip."""
         began = time.monotonic()
-        settled, settle_error, hint = self._settle(round_trip)
+        settled, settle_error, hint, late_entries = self._settle(round_trip)
         remarks = self._write_remarks(round_trip)
         asked = _Taking()
         if not settle_error:  # A tracker that has just failed is not asked again at once.
@@ -204,6 +214,7 @@ class TrackerThread:
             calls.seconds,
             asked.conversations,
             remarks,
+            late_entries,
         )
 
     def _settle(self, round_trip: RoundTrip) -> _Settling:
@@ -221,17 +232,19 @@ class TrackerThread:
         for each in round_trip.settlements:
             if each.run_id:
                 earlier.setdefault(each.run_id, []).append(each)
-        released = [one for group in earlier.values() for one in self._released(group)]
-        return _Settling((*settled, *released))
+        released = [self._released(group) for group in earlier.values()]
+        answers = (one for each in released for one in each.settled)
+        late = tuple(entry for each in released for entry in each.late_entries)
+        return _Settling((*settled, *answers), late_entries=late)
 
-    def _released(self, group: Sequence[Settlement]) -> list[Settled]:
+    def _released(self, group: Sequence[Settlement]) -> Released:
         """Write what an earlier run holds, in that run's name."""
         try:
             return self._release(group)
         except SourceError as error:
-            return [Settled(each, Result.FAILED, _reason(error)) for each in group]
+            return Released([Settled(each, Result.FAILED, _reason(error)) for each in group])
         except OSError as error:
-            return [Settled(each, Result.FAILED, _of_machine(error)) for each in group]
+            return Released([Settled(each, Result.FAILED, _of_machine(error)) for each in group])
 
     def _write_remarks(self, round_trip: RoundTrip) -> tuple[tuple[Remark, str], ...]:
         """Write what people say through the fleet; return each with its error, or ""."""
@@ -433,15 +446,21 @@ class Recovery:
             pass  # There is no thread to be had: the next start removes them.
         return ev.RecoveryEnded(tuple(settled), tuple(late_entries), tuple(inherited))
 
-    def release(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Write what was left alone for workers that lived on, in the name of the one run that
-        holds it; return one answer each. May raise ``SourceError`` and ``OSError``. Called in the
-        tracker thread."""
+    def release(self, settlements: Sequence[Settlement]) -> Released:
+        """Write what was left alone for workers and leases that lived on, in the name of the one
+        run that holds it. May raise ``SourceError`` and ``OSError``. Called in the tracker
+        thread."""
         run_id = settlements[0].run_id
         found = self._left.get(run_id)
         if found is None:
             return no_release(settlements)
         asked = found.kept & {each.issue_id for each in settlements}
+        ends = self._replay_results(found.state)
+        self._ends[run_id] = [*self._ends.get(run_id, ()), *ends.values()]
+        self._tell_usage(found.state, ends.values())
+        to_land = [e for e in found.state.checkpoint() if e.issue_id in asked and e.landing]
+        if to_land:
+            self._unrecorded.add(run_id)
         # These workers have used more until now.
         unread = [each for each in found.state.unread if each.issue_id in asked]
         self._find_usage(found.state, unread)
@@ -452,24 +471,26 @@ class Recovery:
         answers = []
         for each in settlements:
             one = by_issue.get(each.issue_id, Settled(each, Result.NOT_OURS))
-            answers.append(Settled(each, one.result, one.error))
+            closed = one.settlement.action is Action.CLOSE and one.result is Result.APPLIED
+            result = Result.FOUND_CLOSED if closed else one.result
+            answers.append(Settled(each, result, one.error))
         failed = {a.settlement.issue_id for a in answers if a.result is Result.FAILED}
         found.state.settled_elsewhere(sorted(asked - failed))
         found.kept -= asked - failed
         if asked and not found.kept and found.is_settled:
             self._settled(run_id)
-        return answers
+        return Released(answers, [each for each in to_land if each.issue_id not in failed])
 
     def _still_held(self, left: RecoveryState) -> frozenset[IssueId]:
         """Return the issues whose foreign worker, or a process that it started for them, lives
-        on."""
-        if self._abandoned.is_set():
+        on, and those that are leased to other machines."""
+        if self._abandoned.is_set() or not self._inherits:
             return frozenset()
-        return frozenset(
+        return left.leased | {
             IssueId(issue_id)
             for issue_id, (pid, start_time) in left.owners.items()
-            if self._inherits and outlives(pid, start_time, issue_id, left.socket)
-        )
+            if outlives(pid, start_time, issue_id, left.socket)
+        }
 
     def conclude(self) -> None:
         """Mark runs as settled that waited for the disk: all that was posted before this round trip

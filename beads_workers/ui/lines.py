@@ -92,6 +92,15 @@ def _text(record: rec.Record) -> str | None:
             return _finished(finished)
         case rec.SettledRecord(issue_id, action, result, error):
             return _settled(issue_id, action, result, error)
+        case rec.Leased(issue_id, _, _, place, host):
+            where = host if host == place else f"{host} ({place})"
+            return f"     on {printable(where, 80)}: {_id(issue_id)}"
+        case rec.OwnerLost(issue_id, worker_id, lease_until=until) if until:
+            until_text = moment(until, seconds=False)
+            return f"{worker_id:>4} lost     {_id(issue_id)}: its host goes on until {until_text}"
+        case rec.Inherited(issue_id, _, worker_id, lease=rec.Leased(host=host)):
+            where = printable(host, 80)
+            return f"{worker_id:>4} keeps    {_id(issue_id)}: on {where}, of an earlier run"
         case rec.OwnerLost(issue_id, worker_id, pid):
             return f"{worker_id:>4} lost     {_id(issue_id)}: pid {pid} left its connection"
         case rec.Inherited(issue_id, _, worker_id, pid):

@@ -33,6 +33,7 @@ SAMPLES: dict[str, Any] = {
     "NightSoFar": NightSoFar("run", 2, 1.5, 0.5, 900, 1),
     "Spend | None": Spend(Tokens(1), 0.5, 2, 1),
     "GatedAhead | None": GatedAhead("x", "c", "green", "t"),
+    "Leased | None": rec.Leased("a", 1, "r.1", "far", "n1", "b", "ff", 600.0),
     "Mend | None": Mend("conflict", "c", ("f",)),
     "Receipt | None": Receipt("done", totals={"a": [1]}, usage={"m": Tokens(1)}, money=0.5),
 }

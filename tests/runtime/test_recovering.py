@@ -209,7 +209,7 @@ def test_of_a_worker_that_lives_on_all_is_counted_once_it_has_ended(scene: Scene
     assert scene.used == [], "it goes on using more"
     file.add([Usage("m", 10, 1, money=0.5)], Totals("s"))
     asked = Settlement(Action.RELEASE, IssueId("a"), read_first=True, run_id=scene.run_id)
-    assert scene.recovery.release([asked])[0].result is Result.APPLIED
+    assert scene.recovery.release([asked]).settled[0].result is Result.APPLIED
     (used,) = scene.used
     assert used.receipt is not None and used.receipt.money == 0.75
     assert not scene.directory.is_settled(scene.run_id)
@@ -301,10 +301,10 @@ def test_what_a_worker_of_somebody_else_still_has_is_left_alone_and_nothing_else
     assert scene.source.tracker.issues["a"].assignee == "actor/dead"
     assert not scene.directory.is_settled(scene.run_id)
     asked = Settlement(Action.RELEASE, IssueId("a"), read_first=True, run_id=scene.run_id)
-    assert scene.recovery.release([asked]) == [Settled(asked, Result.APPLIED)]
+    assert scene.recovery.release([asked]).settled == [Settled(asked, Result.APPLIED)]
     assert scene.source.tracker.issues["a"].status == "open"
     assert scene.directory.is_settled(scene.run_id)
-    assert scene.recovery.release([asked])[0].result is Result.NOT_OURS, "once is enough"
+    assert scene.recovery.release([asked]).settled[0].result is Result.NOT_OURS, "once is enough"
 
 
 def test_a_later_run_that_crashed_too_gives_back_nothing_that_a_worker_still_has(
@@ -360,7 +360,7 @@ def test_what_several_workers_had_is_given_back_in_one_go(scene: Scene) -> None:
             Settlement(Action.RELEASE, IssueId(i), read_first=True, run_id=scene.run_id)
             for i in issue_ids
         ]
-        answers = recovery.release(asked)
+        answers = recovery.release(asked).settled
         assert [a.settlement for a in answers] == asked
         return [a.result for a in answers]
 

@@ -39,20 +39,21 @@ BUDGET: Mapping[str, int] = {
     "checks": 4506,
     "cli": 8354,
     "conformance": 2616,
-    "core": 13530,
+    "core": 13780,
     "demo": 738,
     "executors": 738,
     "integrations": 10467,
     "landing": 4271,
-    "runtime": 8459,
+    "places": 2150,
+    "runtime": 8500,
     "trackers": 3378,
-    "ui": 7825,
+    "ui": 7850,
     "views": 517,
     "worktrees": 3611,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 76_145
+GRANTED = 78_645
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next."""
 
@@ -68,9 +69,9 @@ def over_budget(rooms: Mapping[str, int]) -> list[str]:
 
 BOUNDS = {
     # What a run does not use is not called.
-    "journey_functions": Bound(82, slack=4),
+    "journey_functions": Bound(86, slack=4),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
-    "journey_files": Bound(18),
+    "journey_files": Bound(20),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
     # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
     # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
@@ -82,9 +83,10 @@ BOUNDS = {
     # as forks of their worker, one git for all lookups, turns of checkouts: 22, and 16 calls of
     # git for an attempt instead of 40. Four gits of the lander that stay, and all refs read from
     # their files: 19, and 23 processes of git for an issue instead of 36.
+    # An attempt may be with a lease: four questions at its beginning and its end.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1804, slack=14),
-    "life_files": Bound(197),
+    "life_functions": Bound(1813, slack=14),
+    "life_files": Bound(198),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(18),
@@ -94,20 +96,20 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4090, slack=100),
+    "read_model_lines": Bound(4190, slack=100),
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6845, slack=30),
+    "functions": Bound(6940, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
     "tiny_functions": Bound(295, slack=10),
     "repacking_calls": Bound(20),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1060, slack=10),
+    "classes": Bound(1085, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(124569, slack=1000),
+    "test_lines": Bound(127500, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

@@ -27,7 +27,14 @@ def main(argv: list[str]) -> int:
     """0 where everything held, or where the mutant was caught; else 1."""
     asked = _parser().parse_args(argv)
     options = Options(
-        asked.seed or 0, asked.minutes, 1.0, asked.first, asked.push, asked.agents, asked.landing
+        asked.seed or 0,
+        asked.minutes,
+        1.0,
+        asked.first,
+        asked.push,
+        asked.agents,
+        asked.landing,
+        asked.away,
     )
     if asked.seed is not None and asked.seeds is None and asked.faults is None:
         return _one(replace(options, verbose=asked.verbose), asked)
@@ -45,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--push", action="store_true", help="only worlds with push sources")
     parser.add_argument("--agents", action="store_true", help="only worlds with agents")
     parser.add_argument("--landing", action="store_true", help="only worlds where branches land")
+    parser.add_argument("--away", action="store_true", help="only worlds with other machines")
     parser.add_argument("--jobs", type=int, default=cores(), help="worlds at a time")
     parser.add_argument("--json", action="store_true", help="the figures as one object")
     parser.add_argument("--progress", action="store_true", help="on stderr, also into a pipe")
@@ -130,7 +138,8 @@ def _show_broken(
 ) -> None:
     print(f"seed {outcome.seed}: {outcome.violation}")
     again = f"scripts/simulate --seed {outcome.seed} --minutes {options.minutes:g} --verbose"
-    again += " --agents" * asked.agents + " --push" * asked.push + " --landing" * asked.landing
+    again += " --agents" * asked.agents + " --push" * asked.push
+    again += " --landing" * asked.landing + " --away" * asked.away
     again += f" --mutant {asked.mutant}" if asked.mutant else ""
     if options.faults_max is None and shrinks and not asked.mutant:
         fewest = shrink(replace(options, seed=outcome.seed), asked.mutant, outcome)

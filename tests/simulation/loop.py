@@ -19,6 +19,7 @@ from beads_workers.core.schedule.commands import (
     Spawn,
     StartLander,
     SyncJournal,
+    TellGuard,
     TellLander,
     WatchOwner,
     Write,
@@ -182,6 +183,8 @@ class Loop:
                 self._node.kill(pid)
             case WatchOwner(pid):
                 self._watch_owner(pid)
+            case TellGuard():
+                self._node.tell_guard(command)
             case ReadUsage():
                 if (found := self._node.read_usage(command)) is not None:
                     self.tell(found)

@@ -15,12 +15,18 @@ from beads_workers.core.base.throttled_messages import Asides
 from beads_workers.core.base.wire import Aside, Ready, Status, Turn
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records import journal
-from beads_workers.core.records.journal import AsideHeard, Finished, StatusHeard, UsageFound
+from beads_workers.core.records.journal import (
+    AsideHeard,
+    Finished,
+    StatusHeard,
+    UsageFound,
+)
 from beads_workers.core.records.receipts import Receipt
 from beads_workers.core.schedule.claims import ClaimScheduler
 from beads_workers.core.schedule.commands import ReadUsage
 from beads_workers.core.schedule.connection_registry import Connection
 from beads_workers.core.schedule.events import Event, Misread, UsageRead
+from beads_workers.core.workers.away import Away
 from beads_workers.core.workers.connections import Connections
 from beads_workers.core.workers.features.pausing import PausingWorkers, Wishes
 from beads_workers.core.workers.features.queueing import Queueing
@@ -36,8 +42,8 @@ class Mutant:
     ``plant``: what is patched while its world lasts.
 
     ``push``: it is planted in worlds with a push source, of this ``kind``; ``agents``: in worlds
-    with AI agents; ``landing``: in those where branches land. ``seed``: of a world that is known
-    to catch it, looked at first.
+    with AI agents; ``landing``: in those where branches land; ``away``: in those where attempts run
+    on other machines. ``seed``: of a world that is known to catch it, looked at first.
     """
 
     caught_by: tuple[int, ...] = ()
@@ -67,6 +73,9 @@ class Mutant:
     invents_commits: bool = False
     reads_no_accounts: bool = False
     reads_no_usage: bool = False
+    away: bool = False
+    guards_forget_leases: bool = False
+    begins_unsynced: bool = False
     orchestrator: type[Orchestrator] = Orchestrator
     plant: Plant = nullcontext
 
@@ -456,5 +465,13 @@ MUTANTS = {
     "charges-unwritten": Mutant(
         (5,), seed=1, plant=unwritten(journal._FIELDS, Finished, "charged")
     ),
+    "lease-forgotten": Mutant(
+        (1,), seed=1, away=True, plant=instead(Away, "is_at_large", lambda *_: False)
+    ),
+    "lease-too-short": Mutant(
+        (1,), seed=14, away=True, plant=instead(Away, "seconds", lambda *_: 5.0)
+    ),
+    "guard-without-a-lease": Mutant((1,), seed=86, away=True, guards_forget_leases=True),
+    "begun-before-it-is-on-disk": Mutant((1, 3), away=True, begins_unsynced=True),
     "loses-answers": Mutant((11,), push=True, kind="rrq", loses_answers=True),
 }

@@ -21,7 +21,7 @@ from beads_workers.core.records.journal import (
     Started,
 )
 from beads_workers.core.records.landing import Order
-from beads_workers.core.schedule.commands import End, ReadUsage, RoundTrip
+from beads_workers.core.schedule.commands import End, ReadUsage, RoundTrip, TellGuard
 from beads_workers.core.schedule.events import (
     ConnId,
     Disconnected,
@@ -147,6 +147,9 @@ class Node:
 
     def tell_lander(self, order: Order) -> None:
         """``LanderProcess.tell``."""
+
+    def tell_guard(self, command: TellGuard) -> None:
+        """``Loop.places``: there are no other machines here."""
 
     def make_worker(self, worker_id: str) -> Worker:
         """A worker of ours."""

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+AWAY = "away"
+"""Token of everything on other machines."""
+
+
 class Processes:
     """Pids are given once; ``tasks`` of a run carry its token."""
 
@@ -55,9 +59,10 @@ class Processes:
                 process.die()
 
     def cut_power(self) -> None:
-        """Everything on this machine is over at once."""
+        """Everything on this machine is over at once; other machines have another token."""
         for process in list(self._living.values()):
-            process.die()
+            if process.token != AWAY:
+                process.die()
 
     def _gone(self, pid: int) -> None:
         del self._living[pid]

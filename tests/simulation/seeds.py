@@ -24,6 +24,9 @@ AGENTS_EACH = 4
 LANDING_EACH = 4
 """Every so many seeds are worlds in which branches land."""
 
+AWAY_EACH = 8
+"""Every so many seeds are worlds in which attempts run on other machines."""
+
 FICKLE_EACH = 8
 """Every so many seeds are worlds in which workers announce now this, now that."""
 
@@ -61,14 +64,21 @@ class Figures:
 def run_seed(options: Options, mutant: str = "") -> Outcome:
     """One world from its beginning to its end."""
     planted = MUTANTS[mutant] if mutant else Mutant()
-    chosen = options.agents or options.landing
+    chosen = options.agents or options.landing or options.away
     pushes = options.push or (options.seed % PUSH_EACH == 1 and not chosen)
     push = planted.push if mutant else pushes
-    has_agents = options.seed % AGENTS_EACH == 3 and not options.landing
+    has_agents = options.seed % AGENTS_EACH == 3 and not (options.landing or options.away)
     agents = planted.agents if mutant else options.agents or has_agents
-    landing = planted.landing if mutant else options.landing or options.seed % LANDING_EACH == 2
+    landing = (
+        planted.landing
+        if mutant
+        else options.landing or (options.seed % LANDING_EACH == 2 and not options.away)
+    )
+    away = planted.away if mutant else options.away or options.seed % AWAY_EACH == 0
     if push and PUSHES:
         kind = push_world()
+    elif away and not (agents or landing):
+        kind = away_world()
     elif agents or landing:
         kind = agent_world() if agents else landing_world()
     else:
@@ -76,6 +86,13 @@ def run_seed(options: Options, mutant: str = "") -> Outcome:
     options = replace(options, fickle=kind is World and options.seed % FICKLE_EACH == 4)
     with planted.plant():
         return kind(options, planted).run()
+
+
+def away_world() -> type[World]:
+    """The world with other machines."""
+    from tests.simulation.away.world import AwayWorld
+
+    return AwayWorld
 
 
 def agent_world() -> type[World]:

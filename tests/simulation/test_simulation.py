@@ -52,6 +52,15 @@ def test_closed_means_landed_whatever_goes_wrong(seed: int) -> None:
 
 
 @pytest.mark.share(6)
+@pytest.mark.parametrize("seed", range(6))
+def test_no_two_attempts_live_at_once_whatever_goes_wrong(seed: int) -> None:
+    outcome = run_seed(Options(seed, away=True))
+    again = f"scripts/simulate --away --seed {seed} --verbose"
+    assert not outcome.violation, f"{again}\n{outcome.violation}"
+    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+
+
+@pytest.mark.share(6)
 @pytest.mark.parametrize("name", [n for n, m in MUTANTS.items() if PUSHES or not m.push])
 def test_a_planted_bug_is_caught(name: str) -> None:
     seeds = (MUTANTS[name].seed, *range(SEEDS_MAX))

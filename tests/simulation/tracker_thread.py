@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from beads_workers.core.base import limits
 from beads_workers.core.base.model import IssueId
-from beads_workers.core.base.source import Result, Settled, Settlement, SourceError
+from beads_workers.core.base.source import Action, Result, Settled, Settlement, SourceError
 from beads_workers.core.records.journal import Checkpointed, Inherited
 from beads_workers.core.schedule.commands import RoundTrip, SyncJournal
 from beads_workers.core.schedule.events import (
@@ -107,11 +107,12 @@ class TrackerThread:
         for each in round_trip.settlements:
             if each.run_id:
                 earlier.setdefault(each.run_id, []).append(each)
+        late: list[Checkpointed] = []
         for group in earlier.values():
-            settled = (*settled, *(yield from self._released(group)))
+            settled = (*settled, *(yield from self._released(group, late)))
         if any(s.result is not Result.FAILED for s in settled):
             self._node.last_settled = self._world.agenda.now
-        return RoundTripEnded(0.0, settled=settled)
+        return RoundTripEnded(0.0, settled=settled, late_entries=tuple(late))
 
     def _take(self, round_trip: RoundTrip, ended: RoundTripEnded) -> Thread:
         if ended.settle_error:
@@ -142,23 +143,28 @@ class TrackerThread:
         else:
             self._world.disk.folders[run_id].settled = True
 
-    def _released(self, group: list[Settlement]) -> Thread:
+    def _released(self, group: list[Settlement], late: list[Checkpointed]) -> Thread:
         try:
-            return (yield from self._release(group))
+            return (yield from self._release(group, late))
         except SourceError as error:
             return [Settled(each, Result.FAILED, str(error)) for each in group]
 
-    def _release(self, group: list[Settlement]) -> Thread:
+    def _release(self, group: list[Settlement], late: list[Checkpointed]) -> Thread:
         run_id = group[0].run_id
         left, kept, whole = self._left.get(run_id, (None, frozenset(), False))
         asked = kept & {each.issue_id for each in group}
         if left is None or not asked:
             return [Settled(each, Result.NOT_OURS) for each in group]
+        self._hear(left)
+        to_land = [e for e in left.checkpoint() if e.issue_id in asked and e.landing]
+        if to_land:
+            self._told.add(run_id)
         answers = yield from self._source.recover(left.unsettled_runs(kept - asked)[-1])
-        told = {s.settlement.issue_id: s.result for s in answers if s.settlement.issue_id in asked}
+        told = {s.settlement.issue_id: _told(s) for s in answers if s.settlement.issue_id in asked}
         done = {issue_id for issue_id in asked if told.get(issue_id) is not Result.FAILED}
         self._left[run_id] = (left, kept - done, whole)
         left.settled_elsewhere(sorted(done))
+        late += [entry for entry in to_land if entry.issue_id in done]
         if kept == done and whole:
             self._world.point("before a run is marked as settled")
             self._mark_settled(run_id)
@@ -168,7 +174,7 @@ class TrackerThread:
         if self.abandoned or self._node.push:
             return frozenset()
         lives = self._world.processes.lives
-        return frozenset(IssueId(i) for i, (pid, _) in left.owners.items() if lives(pid))
+        return left.leased | {IssueId(i) for i, (pid, _) in left.owners.items() if lives(pid)}
 
     def _recover(self) -> Thread:
         settled: list[Settled] = []
@@ -252,3 +258,8 @@ class TrackerThread:
         pid, _ = left.last_call
         while processes.lives(pid) and not self.abandoned:
             yield LOOK_SECONDS
+
+
+def _told(settled: Settled) -> Result:
+    closed = settled.settlement.action is Action.CLOSE and settled.result is Result.APPLIED
+    return Result.FOUND_CLOSED if closed else settled.result

@@ -38,8 +38,8 @@ GARBAGE_OBJECTS = 200_000
 class Options:
     """``minutes``: of trouble. ``rate`` scales all chances. ``faults_max``: None is no limit.
 
-    ``push``: a push source, ``agents``: AI agents, ``landing``: branches that land, whatever the
-    seed. ``fickle``: workers of 1.1 announce now this, now that.
+    ``push``: a push source, ``agents``: AI agents, ``landing``: branches that land, ``away``: other
+    machines, whatever the seed. ``fickle``: workers of 1.1 announce now this, now that.
     """
 
     seed: int
@@ -49,6 +49,7 @@ class Options:
     push: bool = False
     agents: bool = False
     landing: bool = False
+    away: bool = False
     fickle: bool = False
     verbose: bool = False
 

@@ -335,6 +335,10 @@ time of the task itself begins afterwards."""
 TIMEOUT_MARGIN_SECONDS = 15.0
 """Time after its timeout at which an unended attempt means that its worker is stuck."""
 
+AWAY_LEASE_SECONDS = 600.0
+"""Time that an attempt on another machine goes on while it does not hear of us."""
+AWAY_MARGIN_SECONDS = 5.0
+"""Time after a lease and its grace at which nothing of an attempt lives any more."""
 ORPHAN_GRACE_SECONDS = 30.0
 """Time in which a worker that is not ours ends its task after it lost its connection. It is longer
 than most programs let a child take to end."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import StrEnum
 from typing import Any
@@ -427,6 +427,8 @@ class WorkerSettings:
     # The run's; a worker that calls ``bd`` itself acts as ``<actor>/<worker_id>``.
     actor: str
     work: Work
+    # Where its attempts run; None for this machine.
+    place: Place | None = None
 
 
 @value
@@ -531,9 +533,29 @@ class Upkeep:
 
 
 @value
+class Place:
+    """Other machines on which attempts run, reached by an engine (``registry.PLACES``)."""
+
+    name: str
+    engine: str
+    # How many attempts it may have at once.
+    slots: int
+    # Host, cluster or partition, as the engine wants it; "" for its own choice.
+    address: str = ""
+    # The Python of the engine's library; "" for ours.
+    python: str = ""
+    # For each attempt, by the engine's own names.
+    resources: Mapping[str, float] = field(default_factory=dict, hash=False)
+    lease_seconds: float = limits.AWAY_LEASE_SECONDS
+    # A cluster that anybody on its network may use is used all the same.
+    insecure: bool = False
+
+
+@value
 class FleetSettings:
     """One run of the orchestrator. Seconds are floats; None means no limit."""
 
+    # Those of ``places`` among them.
     workers: int
     # A name in ``registry.KINDS``.
     source: str
@@ -582,6 +604,14 @@ class FleetSettings:
     landing: Landing | None = None
     # None if no spans are made.
     tracing: Tracing | None = None
+    places: tuple[Place, ...] = ()
+
+    def slots(self) -> Iterator[str]:
+        """Yield the place of each worker, "" for this machine; these come first."""
+        away = sum(place.slots for place in self.places)
+        yield from [""] * (self.workers - away)
+        for place in self.places:
+            yield from [place.name] * place.slots
 
     @property
     def approves(self) -> bool:

@@ -415,7 +415,7 @@ class IssueStimulus(Key):
     FOUND_CLOSED = "the tracker says that it is closed already"
     NOT_OURS = "the tracker says that it is somebody else's"
     FAILED = "the tracker failed"
-    INHERITED = "an earlier run holds it, and its worker, which is not ours, lives on"
+    INHERITED = "an earlier run holds it, and its worker, which is not ours, lives on, or its lease"
 
 
 class IssueReaction(Enum):
@@ -470,6 +470,8 @@ def _issue_table() -> Table[IssueState, IssueStimulus, IssueReaction]:
         (st.RUNNING, sti.RETURNED_UNSTARTED): Move(st.CLAIMED, re.NONE),
         (st.ORPHANED, sti.RETURNED_UNSTARTED): Move(st.CLAIMED, re.NONE),
         (st.RUNNING, sti.OWNER_LOST): Move(st.ORPHANED, re.WATCH),
+        (st.ORPHANED, sti.SUCCEEDED): Move(st.CLOSING, re.SETTLE),
+        (st.ORPHANED, sti.TO_LAND): Move(st.LANDING, re.CONFIRM),
         (st.ORPHANED, sti.REQUEUED): Move(st.RELEASING, re.SETTLE),
         (st.ORPHANED, sti.SPENT): Move(st.QUARANTINING, re.SETTLE),
         (st.CLOSING, sti.APPLIED): Move(st.CLOSED, re.COUNT),

@@ -187,6 +187,16 @@ class Issue:
         return next((each for each in records if isinstance(each, kinds)), None)
 
     @property
+    def lease(self) -> rec.Leased | None:
+        """The lease of the attempt under way, if it may be at work on another machine."""
+        for record in (entry.record for entry in reversed(self.entries)):
+            if isinstance(record, rec.Leased):
+                return record
+            if isinstance(record, rec.Inherited):
+                return record.lease
+        return None
+
+    @property
     def lost_pid(self) -> int:
         """Pid of the process that may live, while the issue is orphaned; else 0."""
         orphaned = self.orphaned
@@ -367,6 +377,11 @@ class Issues:
             issue.owner = self._foreign[started.worker_id]
         issue.entries.append(entry)
         return change
+
+    def _leased(self, leased: rec.Leased, entry: Entry) -> Transition:
+        issue = self.of(leased.issue_id)
+        issue.entries.append(entry)
+        return Transition(issue, issue.state, issue.standing)
 
     def _owner_lost(self, lost: rec.OwnerLost, entry: Entry) -> Transition:
         issue = self.of(lost.issue_id)
@@ -940,6 +955,7 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.Claimed: Issues._claimed,
     rec.ClaimDelegated: Issues._claim_delegated,
     rec.Started: Issues._started,
+    rec.Leased: Issues._leased,
     rec.OwnerLost: Issues._owner_lost,
     rec.Inherited: Issues._inherited,
     rec.Requeued: Issues._requeued,

@@ -279,11 +279,31 @@ class Started(Record):
     model: str = ""
     # Whose last attempt it is, as in a receipt.
     instead_of: str = ""
+    # Where it runs; "" for this machine.
+    place: str = ""
+
+
+@value
+class Leased(Record):
+    """An attempt may begin on a host of its place. It goes on there for ``seconds`` after the host
+    has last heard of us, whatever becomes of its worker; on disk before the host is told."""
+
+    issue_id: str
+    attempt: int
+    request_id: str
+    place: str
+    host: str
+    # Id of the host's boot: with another one, nothing of the attempt lives.
+    boot: str
+    # Of its guard: no other attempt has it.
+    nonce: str
+    seconds: float
 
 
 @value
 class OwnerLost(Record):
-    """The worker of a running attempt has lost its connection, and is not yet known to be dead."""
+    """The worker of a running attempt has lost its connection, and is not yet known to be dead; or
+    the attempt is leased, and its host has not said that it is over (``pid`` is 0 then)."""
 
     issue_id: str
     worker_id: str
@@ -295,11 +315,14 @@ class OwnerLost(Record):
     several: bool = False
     # After these the issue goes back although that process lives; 0 for never.
     grace_seconds: float = 0.0
+    # Epoch seconds at which the lease ends unless its host answers; 0 without a lease.
+    lease_until: float = 0.0
 
 
 @value
 class Inherited(Record):
-    """An issue that an earlier run holds is with a worker that was not ours, and lives on."""
+    """An issue that an earlier run holds is with a worker that was not ours, and lives on; or its
+    attempt is leased, and may be at work on another machine (``pid`` is 0 then)."""
 
     issue_id: str
     # Of that run.
@@ -316,6 +339,9 @@ class Inherited(Record):
     several: bool = False
     # Counts from this record on.
     grace_seconds: float = 0.0
+    lease: Leased | None = None
+    # See ``OwnerLost``.
+    lease_until: float = 0.0
 
 
 @value
@@ -771,6 +797,7 @@ KINDS: dict[str, type[Record]] = {
     "claimed": Claimed,
     "delegating": ClaimDelegated,
     "started": Started,
+    "leased": Leased,
     "owner_lost": OwnerLost,
     "inherited": Inherited,
     "finished": Finished,
@@ -931,7 +958,8 @@ def _readers(record: type[Record]) -> dict[str, Reader]:
 
 _VALUES: Mapping[Any, Callable[[Reader], Reader]] = {
     **dict.fromkeys(
-        ("Add | None", "GatedAhead | None", "Mend | None", "Receipt | None"), _value_or_none
+        ("Add | None", "GatedAhead | None", "Leased | None", "Mend | None", "Receipt | None"),
+        _value_or_none,
     ),
     "Arguments | None": lambda read: _arguments,
 }

@@ -4,6 +4,7 @@ They are carried out in order; records are on file before the rest."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from beads_workers.core.base.facts import Facts
@@ -11,7 +12,7 @@ from beads_workers.core.base.model import IssueId, value
 from beads_workers.core.base.source import Remark, Settlement
 from beads_workers.core.base.wire import ToWorker
 from beads_workers.core.records.issues import Transition
-from beads_workers.core.records.journal import Entry, Record
+from beads_workers.core.records.journal import Entry, Leased, Record
 from beads_workers.core.schedule.events import ConnId, Ticket
 
 if TYPE_CHECKING:
@@ -91,6 +92,25 @@ class WatchOwner:
     pid: int
     start_time: int = 0
     issue_id: str = ""
+
+
+class Word(Enum):
+    """What the guard of an attempt on another machine is told, or whoever speaks to it."""
+
+    GO = "begin"
+    """Only once the journal is on disk."""
+    DROP = "it is not wanted any more: it has not begun, or is over"
+    LOOK = "nobody waits for its answer: ``FoundEnded`` is to bring it"
+    END = "likewise, and it is to end now"
+    HEARD = "its end is known here: whoever waits for its answer may have it"
+
+
+@value
+class TellGuard:
+    """Tell the guard of an attempt something."""
+
+    word: Word
+    lease: Leased
 
 
 @value
@@ -187,6 +207,7 @@ Command = (
     | Spawn
     | KillWorker
     | WatchOwner
+    | TellGuard
     | AwaitDeparture
     | ReadUsage
     | SyncJournal

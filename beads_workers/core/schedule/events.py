@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NewType
 
 from beads_workers.core.base.model import IssueId, value
 from beads_workers.core.base.source import Conversation, Remark, Renewed, Settled, Taken
-from beads_workers.core.base.wire import FromWorker
-from beads_workers.core.records.journal import Checkpointed, Inherited
+from beads_workers.core.base.wire import Done, Failed, FromWorker
+from beads_workers.core.records.journal import Checkpointed, Inherited, Leased
 from beads_workers.core.records.receipts import AccountId, Closed, Receipt
 
 if TYPE_CHECKING:
@@ -105,6 +105,30 @@ class OwnerGone:
 
 
 @value
+class Placed:
+    """The guard of an attempt waits on a host for the word to begin."""
+
+    lease: Leased
+
+
+@value
+class GuardHeard:
+    """The guard of a leased attempt has answered: its lease was renewed a moment ago."""
+
+    issue_id: IssueId
+    nonce: str
+
+
+@value
+class FoundEnded:
+    """The guard of a leased attempt says that nothing of it lives any more. ``answer``: of the
+    attempt, if nobody else waited for it; None if there is none."""
+
+    lease: Leased
+    answer: Done | Failed | None = None
+
+
+@value
 class WorktreeLeft:
     """Nobody stands in the worktree of this issue any more."""
 
@@ -178,6 +202,8 @@ class RoundTripEnded:
     conversations: tuple[Conversation, ...] = ()
     # Each with the error that kept it from being written, or "".
     remarks: tuple[tuple[Remark, str], ...] = ()
+    # See ``RecoveryEnded``: of issues that were inherited, and are settled now.
+    late_entries: tuple[Checkpointed, ...] = ()
 
 
 @value
@@ -356,6 +382,9 @@ Event = (
     | WorkerNotStarted
     | WorkerReaped
     | OwnerGone
+    | Placed
+    | GuardHeard
+    | FoundEnded
     | WorktreeLeft
     | UsageRead
     | RecoveryFailed

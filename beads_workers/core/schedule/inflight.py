@@ -79,6 +79,8 @@ class InFlight:
     reached: str = ""
     # The machine has slept since its claim.
     slept: bool = False
+    # Its guard has said that nothing of it lives, or its lease is over.
+    is_over: bool = False
 
     @property
     def started(self) -> rec.Started:
@@ -313,14 +315,14 @@ class Tasks:
             in_flight.slept = True
         self._round_trips.woke()
 
-    def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str) -> None:
-        """Begin a new attempt; the TASK is sent right after this."""
+    def begin(self, in_flight: InFlight, conn_id: ConnId, worker_id: str, place: str = "") -> None:
+        """Begin a new attempt, in this ``place``; the TASK is sent right after this."""
         self._requests += 1
         if self._preparation.is_on:
             self._preparation.begun()
         job, request_id = in_flight.job, f"{self._run_id}.{self._requests}"
         in_flight.conn_id, in_flight.started_at = conn_id, self._effects.now
-        in_flight.reached = ""
+        in_flight.reached, in_flight.is_over = "", False
         is_traced = self._traces.tracing is not None or job.trace_context
         traced = self._traces.begin(job, request_id) if is_traced else NOT_TRACED
         in_flight.trace_context = traced.headers
@@ -329,7 +331,7 @@ class Tasks:
         spans = traced.own, traced.parent, traced.state
         who = in_flight.candidate
         chosen = who.agent, who.model, who.instead_of
-        started = rec.Started(*ids, job.title, job.priority, *spans, *chosen)
+        started = rec.Started(*ids, job.title, job.priority, *spans, *chosen, place)
         if who is not NOBODY:
             self._agents.begun(job.issue_id, who)
         if in_flight.issue.state is IssueState.CLAIMED:
@@ -450,11 +452,12 @@ class Tasks:
         told_to_stop: bool = False,
         several: bool = False,
         grace_seconds: float = 0.0,
+        lease_until: float = 0.0,
     ) -> None:
         """Orphan a job whose worker's connection is lost; for the arguments see ``OwnerLost``."""
         in_flight.lost_conn_id, in_flight.conn_id = in_flight.conn_id, None
         ids = in_flight.job.issue_id, in_flight.issue.worker_id, pid
-        lost = rec.OwnerLost(*ids, told_to_stop, several, grace_seconds)
+        lost = rec.OwnerLost(*ids, told_to_stop, several, grace_seconds, lease_until)
         self.move(in_flight.issue, IssueStimulus.OWNER_LOST, lost)
 
     def inherit(self, inherited: rec.Inherited, source: str) -> None:

@@ -86,6 +86,12 @@ class Landings:
             ask = Settlement(Action.CONFIRM, IssueId(issue.issue_id), read_first=True)
             self._round_trips.enqueue(replace(ask, by_agent=True, shelved=shelved))
 
+    def found(self, issue_id: str) -> None:
+        """Land the branch of an issue that an earlier run has shelved meanwhile."""
+        issue = self._issues.known.get(issue_id)
+        if self._begun and issue is not None and issue.state is IssueState.SHELVED:
+            self.add(issue)
+
     def shelved(self, issue_id: IssueId) -> None:
         """Go on with an issue that the tracker shows as set aside now."""
         if (issue := self._issues.known.get(issue_id)) is not None:

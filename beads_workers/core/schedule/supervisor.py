@@ -21,6 +21,8 @@ class Member:
     """One of our own workers."""
 
     worker_id: str
+    # Where its attempts run; "" for this machine.
+    place: str = ""
     # None while it is not running.
     pid: int | None = None
     requested: bool = False
@@ -67,9 +69,14 @@ class Supervisor:
         """Return the workers with a process, or with one on its way."""
         return [m for m in self.members.values() if m.pid is not None or m.requested]
 
-    def add(self, worker_id: str) -> None:
-        """Add a worker and start it."""
-        member = self.members[worker_id] = Member(worker_id)
+    def place_of(self, pid: int) -> str:
+        """Return where the attempts of this process run; "" for this machine."""
+        member = self.by_pid.get(pid)
+        return member.place if member else ""
+
+    def add(self, worker_id: str, place: str = "") -> None:
+        """Add a worker, whose attempts run in this ``place``, and start it."""
+        member = self.members[worker_id] = Member(worker_id, place)
         self._start(member)
 
     def spawned(self, worker_id: str, pid: int) -> None:

@@ -123,6 +123,11 @@ class RecoveryState:
         return {i.issue_id: i.owner for i in self._all() if i.owner}
 
     @property
+    def leased(self) -> frozenset[IssueId]:
+        """Issues whose attempts may be at work on other machines."""
+        return frozenset(IssueId(i.issue_id) for i in self._all() if i.attempt and i.lease)
+
+    @property
     def begun(self) -> dict[str, RunningAttempt]:
         """Attempts that are with a worker, and not at their end."""
         return {i.issue_id: i.attempt for i in self._all() if i.attempt}
@@ -136,12 +141,14 @@ class RecoveryState:
         return [*begun, *(e for e in ended if not known(e.issue_id, e.request_id))]
 
     def inherited(self, issue_ids: Collection[str]) -> tuple[Inherited, ...]:
-        """Return the records for the next run about these ``owners``, which live on."""
+        """Return the records for the next run about these ``owners``, which live on, and these that
+        are ``leased``."""
         return tuple(self._inherited(i) for i in self._all() if i.issue_id in issue_ids)
 
     def _inherited(self, issue: Issue) -> Inherited:
-        assert issue.owner is not None, "somebody has it"
-        pid, start_time = issue.owner
+        lease = issue.lease
+        assert issue.owner is not None or lease is not None, "somebody has it"
+        pid, start_time = issue.owner or (0, 0)
         lost = next((e for e in reversed(issue.entries) if type(e.record) is rec.OwnerLost), None)
         orphaned = issue.orphaned
         return Inherited(
@@ -155,6 +162,7 @@ class RecoveryState:
             lost_at=lost.at if lost else 0.0,
             told_to_stop=bool(orphaned and orphaned.told_to_stop),
             several=bool(orphaned and orphaned.several) or issue.owner in self.issues.several,
+            lease=lease,
         )
 
     def unsettled_runs(self, kept: Collection[str] = ()) -> list[CrashedRun]:

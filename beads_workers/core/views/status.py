@@ -417,6 +417,16 @@ def _night(board: snapshot.Board, run_id: str) -> dict[str, Any]:
 # it.
 
 
+def _lost(issue: Issue) -> tuple[str, str]:
+    if (lease := issue.lease) is not None:
+        return f"{issue.issue_id} is on {lease.host}, and its worker here is gone", ""
+    return (
+        f"{issue.issue_id}: its worker {issue.worker_id} left, and pid {issue.lost_pid}"
+        " still lives",
+        f"end that process, or wait for it; 'release {issue.issue_id}' gives it back now",
+    )
+
+
 def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
     """Yield (what is the matter, what to do), the most pressing first."""
     for condition in board.degraded.values():
@@ -425,12 +435,7 @@ def needs(board: snapshot.Board) -> Iterator[tuple[str, str]]:
         yield f"the tracker does not answer: {trouble.error}", trouble.hint or "doctor"
     for worker_id, reason in board.given_up.items():
         yield f"{worker_id} {reason} and is not started again", f"logs {worker_id}"
-    for issue in board.orphaned:
-        worker, pid = issue.worker_id, issue.lost_pid
-        yield (
-            f"{issue.issue_id}: its worker {worker} left, and pid {pid} still lives",
-            f"end that process, or wait for it; 'release {issue.issue_id}' gives it back now",
-        )
+    yield from map(_lost, board.orphaned)
     for closed in board.agents.closed.values():
         if closed.trouble == "needs_person":
             todo = f"{closed.todo}, then resume" if closed.todo else "mend it, then resume"

@@ -36,6 +36,7 @@ from beads_workers.core.schedule.commands import HangUp, WatchOwner
 from beads_workers.core.schedule.connection_registry import HAS_TASK, Connection
 from beads_workers.core.schedule.inflight import InFlight, lost, not_back
 from beads_workers.core.schedule.parts import Parts
+from beads_workers.core.workers.away import Away, not_heard
 from beads_workers.core.workers.features.table import FEATURES
 from beads_workers.core.workers.sender import HoldTimeout, IdleTimeout, Overdue, Sender
 
@@ -72,6 +73,7 @@ class Connections:
         self._registry = parts.registry
         self._tasks = parts.tasks
         self._timers = parts.effects.timers
+        self.away = Away(parts, sender, self._end_away)
         around = parts, sender, scheduler, lambda worker: self.serve(worker, soon=True)
         self._features = tuple(feature(*around) for feature in FEATURES)
         self._hearers = {kind: each for each in self._features for kind in each.messages}
@@ -250,6 +252,11 @@ class Connections:
             grace = max(limits.GRACE_SECONDS_MIN, grace - passed)
         else:
             grace = max(limits.GRACE_SECONDS_MIN, grace)
+        if inherited.lease is not None:
+            until = self._effects.epoch + self.away.seconds(inherited.lease)
+            self._tasks.inherit(replace(inherited, lease_until=until), self._parts.settings.source)
+            self.away.inherited(self._tasks.in_flight[issue_id])
+            return
         self._tasks.inherit(replace(inherited, grace_seconds=grace), self._parts.settings.source)
         self._watch_orphan(issue_id, inherited.pid, inherited.start_time, grace)
         for connection in self._registry.of_process(inherited.pid):
@@ -272,6 +279,11 @@ class Connections:
             self._sender.will_leave(connection)
         self._sender.ended(connection, in_flight.job.issue_id)
         failed = message if isinstance(message, wire.Failed) else None
+        if self.away.is_at_large(in_flight):
+            # It has waited long enough for the end of its attempt, which nobody has seen.
+            in_flight.overdue = bool(failed and failed.outcome is OutcomeKind.TIMEOUT)
+            self.away.orphan(in_flight)
+            return
         unstarted = (
             failed is not None
             and failed.error_detail == wire.RETURNED_UNSTARTED
@@ -300,7 +312,12 @@ class Connections:
             self._fill(connection)
 
     def give_back(self, in_flight: InFlight, why: str) -> bool:
-        """Take an orphaned issue back for a person; return False if the worker is ours."""
+        """Take an orphaned issue back for a person, once its attempt is over if that is leased;
+        return False if the worker is ours."""
+        if self.away.is_at_large(in_flight):
+            in_flight.cancelled = why
+            self.away.look(in_flight, end=True)
+            return True
         if in_flight.issue.lost_pid in self._parts.supervisor.by_pid:
             return False
         in_flight.cancelled = why
@@ -326,6 +343,14 @@ class Connections:
         if in_flight.overdue:
             outcome = Outcome(OutcomeKind.TIMEOUT, "timed out, and its worker with it")
         self._tasks.attempt_ended(in_flight, outcome)
+
+    def _end_away(self, in_flight: InFlight, answer: wire.Done | wire.Failed | None) -> None:
+        taken = in_flight.cancelled or in_flight.overdue or in_flight.issue.inherited
+        if answer is None or taken:
+            self.end_orphaned(in_flight, not_heard())
+        else:
+            outcome = _outcome(answer, bool(in_flight.job.call))
+            self._tasks.attempt_ended(in_flight, outcome, answer.duration_ms)
 
     def _goes_on(self, in_flight: InFlight) -> bool:
         """Return whether a task that was returned unstarted is for another worker.
@@ -488,9 +513,13 @@ class Connections:
         return ConnStimulus.FINISHED_ONE if connection.prefetched else ConnStimulus.FINISHED
 
     def _lose(self, connection: Connection, in_flight: InFlight) -> None:
+        at_large = self.away.is_at_large(in_flight)
         if connection.state is ConnState.ENDING:
             in_flight.cancelled = in_flight.cancelled or "stopped"
-            in_flight.obeyed = not connection.overstayed
+            in_flight.obeyed = not (connection.overstayed or at_large)
+        if at_large:
+            self.away.orphan(in_flight)
+            return
         pid = connection.pid
         if connection.own:
             self._tasks.lose(in_flight, pid)

@@ -89,7 +89,8 @@ class Sender:
         return self._begin(connection, in_flight)
 
     def _begin(self, connection: Connection, in_flight: InFlight) -> wire.Task:
-        self._tasks.begin(in_flight, connection.conn_id, connection.worker_id)
+        place = self._parts.supervisor.place_of(connection.pid)
+        self._tasks.begin(in_flight, connection.conn_id, connection.worker_id, place)
         self._registry.move(connection, ConnStimulus.TASK_SENT)
         return self._task(connection, in_flight)
 
