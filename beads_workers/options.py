@@ -287,6 +287,7 @@ KINDS: Mapping[str, Callable[..., ValueKind[Any]]] = {
     "issue budget": lambda: ValueKind(_issue_budget),
     "port": lambda shown: ValueKind(read_port, int, read_port, shown),
     "source": lambda: ValueKind(read_source),
+    "place": lambda: _several(ValueKind(_read_on)),
     "executors": lambda: _several(ValueKind(_read_executor)),
     "subject": lambda: ValueKind(commit_form.read_subject),
     "types": lambda: ValueKind(commit_form.read_types),
@@ -344,6 +345,10 @@ def read_port(value: Any) -> int:
     return value
 
 
+def _read_on(value: object) -> str:
+    return str(registry.need("places").read_on(value))
+
+
 def _read_executor(value: object) -> str:
     found = registry.service("executor_option")
     if found is None:
@@ -380,6 +385,15 @@ class Options:
         at=BOTH,
         flags=("-n", "--workers"),
         variable="BEADS_WORKERS_COUNT",
+    )
+    on: tuple[str, ...] = option(
+        (),
+        ("place",),
+        "Run attempts there: local:2, ssh:HOST:8, or a place of the file; several times.",
+        at=BOTH,
+        flags=("--on",),
+        metavar="PLACE[:N]",
+        panel=FLEET,
     )
     source: str | None = option(
         None, ("source",), "bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH

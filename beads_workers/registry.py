@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from beads_workers.kinds import SourceKind
@@ -25,10 +25,19 @@ KINDS: dict[str, str] = {
 """Name of a kind -> ``module:ATTRIBUTE`` of its ``SourceKind``."""
 
 
+PLACES: dict[str, str] = {
+    "ssh": "beads_workers.places.ssh:ENGINE",
+    "ray": "beads_workers.places.ray:ENGINE",
+    "slurm": "beads_workers.places.slurm:ENGINE",
+}
+"""Name of an engine that reaches other machines -> ``module:ATTRIBUTE`` of its class."""
+
+
 TABLES: dict[str, str] = {
     "hero": "beads_workers.integrations.hero.options:read_hero",
+    "places": "beads_workers.places.options:read_places",
 }
-"""Tables of ``beads-workers.toml`` that a kind reads by itself -> ``module:function``."""
+"""Tables of ``beads-workers.toml`` that others read by themselves -> ``module:function``."""
 
 
 SERVICES: dict[str, str] = {
@@ -39,6 +48,8 @@ SERVICES: dict[str, str] = {
     "executor_requests": "beads_workers.integrations.rrq.requests",
     "executor_option": "beads_workers.integrations.rrq.options",
     "envelopes": "beads_workers.integrations.envelopes.view",
+    "places": "beads_workers.places.options",
+    "hosts": "beads_workers.places.probe",
     "figures": "beads_workers.integrations.metrics.figures",
     "metrics": "beads_workers.integrations.metrics.listener",
     "tracer": "beads_workers.integrations.tracing.tracer",
@@ -204,6 +215,14 @@ def need(name: str) -> ModuleType:
         room = SERVICES[name].split(".")[2]
         raise Missing(f"the integration {room} is not part of this installation")
     return found
+
+
+def place_engine(name: str) -> Any:
+    """Return the class of an engine (``places.line.Engine``); raise ``Missing``."""
+    module, _, attribute = PLACES.get(name, "").partition(":")
+    if not module or (found := load(module)) is None:
+        raise Missing(f"the engine {name} is not part of this installation")
+    return getattr(found, attribute)
 
 
 def kind_of(name: str) -> SourceKind:

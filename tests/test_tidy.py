@@ -33,6 +33,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("chaos/gate.py", "git"): "a command of a user, which runs without the package",
     ("runtime/loop.py", "print"): "the journal cannot be written: stderr is the run's log file",
     ("runtime/zygote.py", "os._exit"): "a forked child must not run its parent's exit handlers",
+    ("places/host.py", "os._exit"): "a forked worker must not run on as its orchestrator",
     ("runtime/warm_steps.py", "os._exit"): "a forked step must not run on as its worker",
     (
         "runtime/zygote_loop.py",
@@ -59,6 +60,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "worktrees": ("core", "executors", "runtime"),
     "attempts": ("core", "agents", "executors", "runtime", "worktrees"),
     "landing": ("core", "executors", "runtime", "worktrees"),
+    "places": ("core", *TABLE, "options", "executors", "runtime", "worktrees"),
     "checks": ("core", *TABLE, *PLUGS, "options", "runtime", "worktrees", "attempts", "landing"),
     "views": ("core", "executors", "agents", "ui", "runtime", "worktrees", "errors", "exits"),
     "errors": ("core", "exits"),

@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from beads_workers import registry
 from beads_workers.agents.adapter import load
 from beads_workers.checks.hours import hours_of
 from beads_workers.checks.named_agents import in_worktree
@@ -18,6 +19,7 @@ from beads_workers.core.base.settings import (
     Agent,
     FleetSettings,
     Landing,
+    Place,
     Tracing,
     Work,
     Worktrees,
@@ -37,6 +39,20 @@ def work_of(
     return replace(options.work, command=command, agents=agents, review=review, continues=continues)
 
 
+def slots_of(resolved: Resolved) -> tuple[int, tuple[Place, ...]]:
+    """Return how many workers there are, and the places of some of them; raise ``ValueError``."""
+    options = resolved.options
+    if not options.on:
+        return options.workers, ()
+    found = registry.need("places")
+    local, places = found.find_places(options.on, options.tables.get("places"))
+    said = resolved.origin.get("workers") == "command line"
+    if said and local is not None:
+        raise ValueError(f"-n and --on {found.LOCAL} both say how many workers there are here")
+    here = (options.workers if said else 0) if local is None else local
+    return here + sum(place.slots for place in places), places
+
+
 def settings_of(
     resolved: Resolved,
     tracker: TrackerChoice,
@@ -48,9 +64,14 @@ def settings_of(
 ) -> FleetSettings:
     """Return the settings of a fleet whose tracker and work are known."""
     options = resolved.options
+    try:
+        workers, places = slots_of(resolved)
+    except ValueError:  # A condition reports it.
+        workers, places = options.workers, ()
     start_at, until = hours_of(options, time.time())
     return FleetSettings(
-        workers=options.workers,
+        workers=workers,
+        places=places,
         source=tracker.source,
         tracker=str(tracker.place),
         project=str(tracker.folder),

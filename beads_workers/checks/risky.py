@@ -68,6 +68,8 @@ RISKY: Mapping[str, Risk] = {
     "landing_tools": Risk("is run before each gate"),
     "notify": Risk("is run when something happens"),
     "executor": Risk("is run, and gets all requests"),
+    "on": Risk("has everything run on other machines", _is_set),
+    "places": Risk("names other machines, and programs that are run for them", _is_set),
     "issue_commands": Risk("has commands run that issues bring", _is_set),
     "allow_module": Risk("has functions called that issues name", _is_set),
     "skip_check": Risk("starts although a condition fails", _is_set),

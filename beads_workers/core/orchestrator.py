@@ -93,6 +93,11 @@ class Orchestrator:
         """All issues, as the records so far make them; only to be read."""
         return self._effects.issues
 
+    def place_of(self, worker_id: str) -> str:
+        """Return where the attempts of one of our workers run; "" for this machine."""
+        member = self._parts.supervisor.members.get(worker_id)
+        return member.place if member is not None else ""
+
     def start(self, now: float) -> list[Command]:
         """Begin the run: our workers start while the source settles what an earlier run left."""
         self._effects.now = now
@@ -189,8 +194,8 @@ class Orchestrator:
                 self._connections.reaped(pid)
             case ev.OwnerGone(pid):
                 self._connections.owner_dead(pid)
-            case ev.Placed() | ev.GuardHeard() | ev.FoundEnded():
-                self._connections.away.handle(event)
+            case ev.Placed() | ev.GuardHeard() | ev.FoundEnded() | ev.PlaceSeen():
+                self._connections.told_of_place(event)
             case ev.WorktreeLeft(issue_id):
                 self._parts.retry_state.vacated(issue_id)
             case ev.UsageRead():
@@ -221,12 +226,15 @@ class Orchestrator:
             case ev.Degraded():
                 self._parts.degraded.degraded(event)
             case ev.ConditionRecovered(what):
-                if self._parts.degraded.recovered(what):
-                    # The condition blocked the tracker, too: no reason to wait for its next turn.
-                    self._parts.round_trips.hurry()
-                self._scheduler.reschedule()
+                self._condition_over(what)
             case _:
                 self._control.asked(event)
+
+    def _condition_over(self, what: str) -> None:
+        if self._parts.degraded.recovered(what):
+            # The condition blocked the tracker, too: no reason to wait for its next turn.
+            self._parts.round_trips.hurry()
+        self._scheduler.reschedule()
 
     def _round_trip_ended(self, round_trip: ev.RoundTripEnded) -> None:
         for settled in self._parts.round_trips.ended(round_trip):

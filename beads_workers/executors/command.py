@@ -17,11 +17,12 @@ from beads_workers.core.base.redaction import UnsafePath, parts_below, secrets_o
 from beads_workers.core.base.scripts import from_payload
 from beads_workers.core.base.settings import Agent, Work, WorkerSettings
 from beads_workers.core.base.traces import variables
-from beads_workers.core.base.wire import CLAIMS_ORCHESTRATOR, CLAIMS_WORKER, Task
+from beads_workers.core.base.wire import CLAIMS_ORCHESTRATOR, CLAIMS_WORKER, Task, encode
 from beads_workers.executors import files
 
 if TYPE_CHECKING:
     from beads_workers.core.records.assignment import AgentSpec
+    from beads_workers.core.records.receipts import Receipt
 
 # --- placeholders --------------------------------------------------------------------------------
 # Placeholders in commands and prompts, and the one place where they would be dangerous.
@@ -170,8 +171,15 @@ REPORT_MODULE = "beads_workers.worktrees.report"
 """Module that reports the result of the work in a worktree; its stdin is that of PREPARE."""
 
 
-def step_modules(work: Work) -> list[str]:
-    """Return the modules of the steps that nearly every task of a fleet runs."""
+AWAY_MODULE = "beads_workers.places.away"
+"""Module that waits for an attempt on another machine; its stdin is made by ``_away_plan``."""
+
+
+def step_modules(work: Work, *, away: bool = False) -> list[str]:
+    """Return the modules of the steps that nearly every task of a fleet runs; ``away``: of a worker
+    whose tasks run on other machines."""
+    if away:
+        return [AWAY_MODULE]
     if work.worktrees is None:
         return []
     adapters = any(agent.adapter for agent in (work.agent, *work.agents) if agent is not None)
@@ -193,6 +201,8 @@ def plan(task: Task, settings: WorkerSettings) -> Plan | NotRunnable:
     if task.payload_file is not None:
         # The machine wrote and lost the file, not the task.
         return NotRunnable(f"cannot read {task.payload_file}", OutcomeKind.RETRY)
+    if settings.place is not None:
+        return _away_plan(task, settings, settings.place.name)
     if settings.work.executors:
         requests = registry.need("executor_requests")  # No other worker needs it.
         planned: Plan | NotRunnable = requests.plan(task, _call(task.payload), settings)
@@ -228,11 +238,12 @@ def environment(task: Task, settings: WorkerSettings) -> dict[str, str]:
         "BW_WORKER_ID": settings.worker_id,
         "BW_ATTEMPT": known["attempt"],
         "BW_RUN_ID": settings.run_id,
-        "BW_SOCKET": settings.socket_path,
-        "ORCHESTRATOR_PID": str(settings.orchestrator_pid),
         # What a task starts ends with its worker: a daemon for everybody must not start there.
         "BEADS_AUTO_START_DAEMON": "false",
     }
+    if settings.socket_path:  # On another machine there is none.
+        added["BW_SOCKET"] = settings.socket_path
+        added["ORCHESTRATOR_PID"] = str(settings.orchestrator_pid)
     if headers := task.payload.get("trace_context"):
         added |= variables(headers)
     if settings.actor:
@@ -389,7 +400,7 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
         # Within the worker's own grace, so that the answer is heard.
         term_seconds=work.term_grace_seconds * 0.6,
         allows_no_change=NO_CHANGE_LABEL in task.labels,
-        earlier=read_receipt(fields.get("earlier")),
+        earlier=_earlier(read_receipt(fields.get("earlier")), settings.host),
         error=fields.get("error", ""),
         resumes=work.continues,
         money=fields.get("money"),
@@ -403,6 +414,12 @@ def _attempt(task: Task, settings: WorkerSettings, agent: Agent, added: Mapping[
     argv = (sys.executable, "-P", "-m", ATTEMPT_MODULE)
     stdin = write_assignment(asked)
     return Step(StepKind.RUN, argv, added, stdin, _place(settings), is_attempt=True)
+
+
+def _earlier(receipt: Receipt | None, host: str) -> Receipt | None:
+    """Return the receipt of the attempt before; its session goes on only where it lies."""
+    elsewhere = receipt is not None and receipt.host != host
+    return with_fields(receipt, session="") if receipt is not None and elsewhere else receipt
 
 
 def _spec(agent: Agent, model: Any = None) -> AgentSpec:
@@ -479,6 +496,19 @@ def _steps(task: Task, settings: WorkerSettings, run: Step) -> Plan:
         close = Step(StepKind.CLOSE, (*bd, "close", task.issue_id), added)
         release = Step(StepKind.RELEASE, (*update, "--status=open", "--assignee="), added)
     return _plan(steps, task, settings, close, release)
+
+
+def _away_plan(task: Task, settings: WorkerSettings, place: str) -> Plan:
+    """Return the plan of a task whose steps run on another machine: one step, which waits."""
+    fields = {
+        "task": encode(task, settings.worker_id, 0.0, v1=False).decode(),
+        "settings": to_plain(settings),
+        "line": files.line_socket(settings.run_directory, place),
+    }
+    argv = (sys.executable, "-P", "-m", AWAY_MODULE)
+    step = Step(StepKind.RUN, argv, {}, json.dumps(fields), is_attempt=True)
+    made = _plan((step,), task, settings)
+    return with_fields(made, keeps_time=True)
 
 
 def _bd(task: Task, settings: WorkerSettings) -> tuple[str, ...]:

@@ -82,6 +82,11 @@ def guards_folder(run_directory: str, worker_id: str) -> str:
     return f"{run_directory}/guards/{file_name(worker_id)}"
 
 
+def line_socket(run_directory: str, place: str) -> str:
+    """Return the socket of the process that speaks to the hosts of a place."""
+    return f"{run_directory}/places/{file_name(place)}"
+
+
 def usage_file(run_directory: str, request_id: str) -> str:
     """Return the path at which an agent's attempt writes its usage, as it is reported."""
     return f"{run_directory}/usage/{file_name(request_id)}.jsonl"

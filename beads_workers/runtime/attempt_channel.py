@@ -40,7 +40,7 @@ class AttemptChannel(StepPipe):
         """Close the channel after the process group has ended; return the answer, None: no
         answer."""
         self.close()
-        return None if self._answer is None else _answered(self._answer)
+        return None if self._answer is None else answered(self._answer)
 
     def _read(self, line: bytes) -> None:
         try:
@@ -54,12 +54,17 @@ class AttemptChannel(StepPipe):
                 self._answer = answer
 
 
-def _answered(answer: Mapping[str, Any]) -> StepAnswered:
+def answered(answer: Mapping[str, Any]) -> StepAnswered:
+    """Return what an answer says; raises ``ValueError`` and ``LookupError``."""
     kind, receipt = OutcomeKind(answer["outcome"]), answer["receipt"]
     error = str(answer["error"])
     if kind is not OutcomeKind.SUCCESS:
-        unprepared = answer.get("unprepared") is True
-        return StepAnswered(Outcome(kind, error, unprepared=unprepared), receipt=receipt)
+        unprepared, again = answer.get("unprepared") is True, answer.get("retry_after_seconds")
+        return StepAnswered(Outcome(kind, error, again, unprepared=unprepared), receipt=receipt)
+    if "result" in answer or "result_file" in answer:  # Of a worker on another machine.
+        result, file = answer.get("result"), answer.get("result_file", "")
+        text = "" if result is None else json.dumps(result)
+        return StepAnswered(Outcome(kind, result=text, result_file=file), receipt=receipt)
     return StepAnswered(Outcome(kind, note=note_of_work(receipt)), receipt=receipt)
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 from beads_workers import __version__, registry
 from beads_workers.core.base import limits
 from beads_workers.core.base.framing import read_with
-from beads_workers.core.base.settings import FleetSettings, WorkerSettings, understood
+from beads_workers.core.base.settings import FleetSettings, Place, WorkerSettings, understood
 from beads_workers.core.base.source import SourceError
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records.journal import CheckpointEnded, Entry, Noted, RunEnded, RunStarted
@@ -161,7 +161,7 @@ class Fleet:
     ) -> int:
         selector = selectors.DefaultSelector()
         mailbox = Mailbox(selector)
-        core = self._orchestrator(last)
+        core = self._core = self._orchestrator(last)
         board = Board(issues=core.issues)
         frames = Frames(board, watched=False)
         loop = Loop(selector, mailbox, core, self._journal, frames, zygote_client)
@@ -198,7 +198,7 @@ class Fleet:
                 self._settings, self._folder, *made, recovery.release, recovery.conclude
             )
             self._share_accounts(loop)
-            self._prepare_lander(selector, loop)
+            self._prepare_programs(selector, loop, unsettled)
             self._fill_pool()
             if self._settings.upkeep.notify:
                 self._notify(self._settings.upkeep.notify, selector, board, loop)
@@ -285,8 +285,7 @@ class Fleet:
     def _end(self, loop: Loop, zygote_client: ZygoteClient, board: Board, code: int) -> int:
         # A broken run does not wait: the next start finds out what the tracker was told.
         loop.tracker_thread.stop(0.0 if self._broken else TRACKER_STOP_SECONDS)
-        if loop.lander is not None:
-            loop.lander.close()
+        loop.close_programs()
         if self._pool is not None:
             self._pool.close()
         with suppress(OSError):
@@ -342,6 +341,16 @@ class Fleet:
         file = AccountFile(state_home(), self._run_id)
         loop.accounts = SharedAccounts(file, self._run_id, accounts, loop.tell)
         loop.accounts.look()  # Before anything is claimed.
+
+    def _prepare_programs(
+        self, selector: selectors.BaseSelector, loop: Loop, unsettled: list[RecoveryState]
+    ) -> None:
+        self._prepare_lander(selector, loop)
+        if self._settings.places or any(left.leased for left in unsettled):
+            from beads_workers.runtime.places import PlaceProcesses  # Few fleets need it.
+
+            told = loop.tell, lambda: self._journal.current
+            loop.places = PlaceProcesses(self._settings, self._folder, selector, *told)
 
     def _prepare_lander(self, selector: selectors.BaseSelector, loop: Loop) -> None:
         landing, work = self._settings.landing, self._settings.work
@@ -414,7 +423,12 @@ class Fleet:
             run_directory=str(self._folder),
             actor=self._actor,
             work=work,
+            place=self._place_of(worker_id),
         )
+
+    def _place_of(self, worker_id: str) -> Place | None:
+        name = self._core.place_of(worker_id) if self._settings.places else ""
+        return next((each for each in self._settings.places if each.name == name), None)
 
 
 def run_fleet(client: socket.socket, zygote: Zygote) -> int:

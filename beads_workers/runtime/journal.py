@@ -120,6 +120,11 @@ class Journal:
         self.unsafe: OSError | None = None
         """Why written data cannot be synced; None: it can. The tracker thread waits meanwhile."""
 
+    @property
+    def current(self) -> Path:
+        """The file that is written now."""
+        return self._current
+
     def elapsed(self) -> float:
         """Return the seconds since the run began."""
         return self._clock() - self._began

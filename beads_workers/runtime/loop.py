@@ -524,6 +524,12 @@ class Loop:
 
     # --- odds and ends ------------------------------------------------------------------------
 
+    def close_programs(self) -> None:
+        """End the programs beside the orchestrator, each in its own time."""
+        for program in (self.lander, self.places):
+            if program is not None:
+                program.close()
+
     def held(self) -> tuple[str, ...]:
         """Return the issues that the run has taken and not given back, for an end without the
         core."""

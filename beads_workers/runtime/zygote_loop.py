@@ -265,7 +265,7 @@ class _Zygote:
             compile_values()
             if not batch[0].work.executors:
                 warm_up(batch[0])
-            if modules := step_modules(batch[0].work):
+            if modules := step_modules(batch[0].work, away=batch[0].place is not None):
                 warm_steps.load(modules)
             _ignore_signals()
         # Workers start only after they were reported, and never if that fails: so the orchestrator

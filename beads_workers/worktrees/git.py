@@ -340,6 +340,12 @@ def identity(folder: str) -> tuple[str, ...]:
     return FALLBACK_IDENTITY
 
 
+def author(folder: str) -> tuple[str, str]:
+    """Return the name and the address with which git commits here; raises ``GitError``."""
+    name, _, rest = git(folder, *identity(folder), "var", "GIT_AUTHOR_IDENT").partition(" <")
+    return name, rest.partition(">")[0]
+
+
 # --- its answers ---------------------------------------------------------------------------------
 # One reader for all calls. Names and messages may hold anything: line ends of every alphabet,
 # blanks, bytes. Output that does not have the requested form is no answer.

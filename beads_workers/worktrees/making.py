@@ -177,6 +177,8 @@ def environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
     }
     if not record.branch:
         del added["BW_BRANCH"]
+    if settings.checkout == settings.common:  # On another machine: nobody's checkout.
+        del added["BW_CHECKOUT"]
     if settings.beads is not None:
         # The worktree may hold a copy of ``.beads``, but there is only one tracker.
         added["BEADS_DIR"] = settings.beads

@@ -95,6 +95,8 @@ class Plan:
     log_copy: LogCopy | None = None
     # Texts that are masked in all output, the longest first.
     secrets: tuple[str, ...] = ()
+    # Its time limit is kept where it runs: it may have to wait for a machine first.
+    keeps_time: bool = False
 
 
 @value

@@ -429,6 +429,8 @@ class WorkerSettings:
     work: Work
     # Where its attempts run; None for this machine.
     place: Place | None = None
+    # The machine that this is for, if that is not home.
+    host: str = ""
 
 
 @value

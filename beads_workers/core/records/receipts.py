@@ -111,8 +111,9 @@ class Receipt:
     # ``agent`` and ``model``: who worked.
     agent: str = ""
     model: str = ""
-    # The id by which its session can be continued.
+    # The id by which its session can be continued, on this ``host``; "" for the fleet's own.
     session: str = ""
+    host: str = ""
     # The session's usage by then, as its adapter wrote it.
     totals: Mapping[str, Any] = field(default_factory=dict, hash=False)
     usage: Mapping[str, Tokens] = field(default_factory=dict, hash=False)

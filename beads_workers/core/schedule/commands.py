@@ -98,8 +98,9 @@ class Word(Enum):
     """What the guard of an attempt on another machine is told, or whoever speaks to it."""
 
     GO = "begin"
-    """Only once the journal is on disk."""
     DROP = "it is not wanted any more: it has not begun, or is over"
+    BYE = "what came of it is written here, so that its host may forget it"
+    """This and ``GO`` only once the journal is on disk."""
     LOOK = "nobody waits for its answer: ``FoundEnded`` is to bring it"
     END = "likewise, and it is to end now"
     HEARD = "its end is known here: whoever waits for its answer may have it"

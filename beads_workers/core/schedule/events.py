@@ -129,6 +129,15 @@ class FoundEnded:
 
 
 @value
+class PlaceSeen:
+    """Which hosts of a place answer: ``why`` they do not, if none does; ``seen`` is for people."""
+
+    place: str
+    why: str
+    seen: Mapping[str, Any]
+
+
+@value
 class WorktreeLeft:
     """Nobody stands in the worktree of this issue any more."""
 
@@ -385,6 +394,7 @@ Event = (
     | Placed
     | GuardHeard
     | FoundEnded
+    | PlaceSeen
     | WorktreeLeft
     | UsageRead
     | RecoveryFailed

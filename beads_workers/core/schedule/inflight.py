@@ -35,7 +35,13 @@ from beads_workers.core.records.issues import Issue
 from beads_workers.core.records.landing import LAND_ASK, awaits_approval
 from beads_workers.core.records.receipts import NOBODY, Candidate
 from beads_workers.core.schedule.agent_work import AgentWork
-from beads_workers.core.schedule.commands import AwaitDeparture, ReadUsage, SyncJournal
+from beads_workers.core.schedule.commands import (
+    AwaitDeparture,
+    ReadUsage,
+    SyncJournal,
+    TellGuard,
+    Word,
+)
 from beads_workers.core.schedule.effects import Effects, jitter
 from beads_workers.core.schedule.events import ConnId
 from beads_workers.core.schedule.retry import (
@@ -348,6 +354,7 @@ class Tasks:
     ) -> None:
         """End an attempt: the policy decides, the journal records, and a write is pending."""
         job, issue, started = in_flight.job, in_flight.issue, in_flight.started
+        lease = issue.lease
         if in_flight.candidate is not NOBODY or outcome.receipt is not None:
             outcome = blamed(*self._agents.ended(issue, outcome))
         self.last_seconds = self._effects.now - in_flight.started_at
@@ -391,6 +398,8 @@ class Tasks:
                 self._enqueue(in_flight, action, note, unseen=unseen, by_agent=by_agent)
         if struck:
             self._breaker.refund()
+        if lease is not None:
+            self._effects.ask(TellGuard(Word.BYE, lease))
         if outcome.occupied:
             self._effects.ask(AwaitDeparture(job.issue_id, outcome.occupied))
         if by_agent and outcome.receipt is None:
@@ -477,6 +486,8 @@ class Tasks:
         """Release an inherited issue, uncharged: it is open again in the tracker."""
         inherited = in_flight.issue.inherited
         assert inherited is not None, "an earlier run holds it"
+        if inherited.lease is not None:
+            self._effects.ask(TellGuard(Word.BYE, inherited.lease))
         issue_id = in_flight.job.issue_id
         self.move(in_flight.issue, IssueStimulus.REQUEUED, rec.Requeued(issue_id))
         if in_flight.cancelled == RELEASED:

@@ -77,7 +77,6 @@ class Away:
             return
         self._effects.note("warning", f"{issue_id} on {lease.host}: {NOT_HEARD}")
         if in_flight.issue.state is IssueState.ORPHANED:
-            self._effects.ask(TellGuard(Word.DROP, lease))
             self._is_over(in_flight, None)
         else:
             self._is_over(in_flight, None)

@@ -221,7 +221,7 @@ class Sender:
         if connection.pause and connection.pause.stops_clock and not in_flight.cancelled:
             return  # RESUME begins this anew.
         timeout = 0.0 if in_flight.cancelled else self._timeout(in_flight.job)
-        if timeout is None:
+        if timeout is None or (timeout and self._parts.supervisor.place_of(connection.pid)):
             return
         key, call = Overdue(connection.conn_id), in_flight.job.call
         grace = self.grace(connection) + limits.TIMEOUT_MARGIN_SECONDS

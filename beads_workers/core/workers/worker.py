@@ -750,7 +750,7 @@ class WorkerHalf:
     def _start(self, task: Task, plan: Plan, now: float) -> None:
         self._taken, self._activity = task.request_id, ""
         timeout = task.timeout_seconds or self.work.timeout_seconds
-        times_out_at = now + timeout if timeout else None
+        times_out_at = now + timeout if timeout and not plan.keeps_time else None
         self.current = Current(task, plan, now, times_out_at, plan.steps[0])
         self._run(self.current, plan.steps[0], now)
 

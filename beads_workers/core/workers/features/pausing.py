@@ -11,7 +11,14 @@ from beads_workers.core.base.wire import REVOKED, Pause, Resume
 from beads_workers.core.records.journal import WorkerPaused, WorkerResumed
 from beads_workers.core.schedule.commands import Answer
 from beads_workers.core.schedule.connection_registry import Connection, Pausing
-from beads_workers.core.schedule.events import BY_HAND, ConnId, PauseAsked, ResumeAsked, Ticket
+from beads_workers.core.schedule.events import (
+    BY_HAND,
+    ConnId,
+    PauseAsked,
+    PlaceSeen,
+    ResumeAsked,
+    Ticket,
+)
 from beads_workers.core.workers.features import Feature
 from beads_workers.core.workers.sender import Overdue
 
@@ -22,6 +29,8 @@ class Wishes:
 
     by_person: bool = False
     by_itself: bool = False
+    # Its place is not reached.
+    by_place: bool = False
     # PAUSE was sent, and no RESUME since.
     pause_sent: bool = False
 
@@ -30,13 +39,15 @@ class PausingWorkers(Feature):
     """Pauses single workers: a person, or the worker itself, wants that."""
 
     messages = (Pause, Resume)
-    requests = (PauseAsked, ResumeAsked)
+    requests = (PauseAsked, ResumeAsked, PlaceSeen)
 
     def __init__(self, *around: Any) -> None:
         super().__init__(*around)
         self._wishes: dict[ConnId, Wishes] = {}
         self._paused_ids: set[str] = set()
         """Ids of workers that a person has paused; a new process under such an id is paused too."""
+        self._unreached: dict[str, str] = {}
+        """Places that are not reached, and why."""
 
     def handle(self, connection: Connection, message: Pause | Resume) -> None:
         """Pause or resume a worker that asks for it."""
@@ -50,6 +61,8 @@ class PausingWorkers(Feature):
         names = {connection.worker_id, connection.worker_id.partition(".")[0]}
         if not self._paused_ids.isdisjoint(names):
             self._change(connection, BY_HAND, by_person=True)
+        if why := self._unreached.get(self._place(connection), ""):
+            self._change(connection, why, by_place=True)
 
     def announced(self, connection: Connection) -> None:
         """Send PAUSE to a paused worker that understands it now; restart the deadline of one that
@@ -70,8 +83,21 @@ class PausingWorkers(Feature):
         if not connection.own:
             self._paused_ids.discard(connection.worker_id)
 
-    def asked(self, event: PauseAsked | ResumeAsked) -> None:
-        """Pause some workers for a person, or resume these, or all."""
+    def _place(self, connection: Connection) -> str:
+        return self._parts.supervisor.place_of(connection.pid)
+
+    def _seen(self, event: PlaceSeen) -> None:
+        """Give nothing new to the workers of a place that is not reached."""
+        self._unreached[event.place] = event.why
+        for connection in self._registry:
+            if connection.worker_id and self._place(connection) == event.place:
+                self._change(connection, event.why, by_place=bool(event.why))
+
+    def asked(self, event: PauseAsked | ResumeAsked | PlaceSeen) -> None:
+        """Pause some workers for a person, or resume these, or all; or hear of a place."""
+        if isinstance(event, PlaceSeen):
+            self._seen(event)
+            return
         if isinstance(event, PauseAsked):
             unknown = [
                 each for each in dict.fromkeys(event.worker_ids) if not self._pause_for_person(each)
@@ -93,8 +119,13 @@ class PausingWorkers(Feature):
 
     def _pause_for_person(self, worker_id: str) -> bool:
         """Pause this worker for a person; return False if there is none."""
-        found = self._registry.of_worker(worker_id)
-        if not found and worker_id not in self._parts.supervisor.members:
+        found, members = self._registry.of_worker(worker_id), self._parts.supervisor.members
+        of_place = [each.worker_id for each in members.values() if each.place == worker_id]
+        for each in of_place:
+            self._pause_for_person(each)
+        if of_place:
+            return True
+        if not found and worker_id not in members:
             return False
         self._paused_ids.add(worker_id)
         for connection in found:
@@ -103,11 +134,16 @@ class PausingWorkers(Feature):
 
     def _let_go(self, worker_id: str) -> bool:
         """Resume this worker for a person; return False if there is none."""
-        found = self._registry.of_worker(worker_id)
+        found, members = self._registry.of_worker(worker_id), self._parts.supervisor.members
+        of_place = [each.worker_id for each in members.values() if each.place == worker_id]
+        for each in of_place:
+            self._let_go(each)
+        if of_place:
+            return True
         self._paused_ids.discard(worker_id)
         for connection in found:
             self._change(connection, by_person=False)
-        return bool(found) or worker_id in self._parts.supervisor.members
+        return bool(found) or worker_id in members
 
     def _change(
         self,
@@ -116,6 +152,7 @@ class PausingWorkers(Feature):
         *,
         by_person: bool | None = None,
         by_itself: bool | None = None,
+        by_place: bool | None = None,
     ) -> None:
         was_paused = connection.pause is not None
         wishes = self._wishes.setdefault(connection.conn_id, Wishes())
@@ -123,6 +160,8 @@ class PausingWorkers(Feature):
             wishes.by_person = by_person
         if by_itself is not None:
             wishes.by_itself = by_itself
+        if by_place is not None:
+            wishes.by_place = by_place
         self._set_pause(connection, wishes)
         if wishes.by_person:
             self._tell_pause(connection, wishes, reason)
@@ -145,7 +184,7 @@ class PausingWorkers(Feature):
         self._serve(connection)
 
     def _set_pause(self, connection: Connection, wishes: Wishes) -> None:
-        paused = wishes.by_person or wishes.by_itself
+        paused = wishes.by_person or wishes.by_itself or wishes.by_place
         holds_ready = connection.abilities.pause or wishes.by_itself
         self._registry.pause(
             connection, Pausing(holds_ready, wishes.pause_sent) if paused else None

@@ -1,0 +1,432 @@
+"""The program of an attempt that runs on another machine: at home it waits, and brings the work.
+
+A worker starts it with its task on stdin; it prints progress and one answer, as an agent's attempt
+does (``core.records.assignment``). It speaks to ``places.line`` on a Unix socket, in lines of JSON:
+
+    {"place": {...}}            -> {"placed": {...}} or {"failed": why}
+    {"ask": WORD}               -> {"answer": {...}}, of the host's relay
+    {"begin": {...}}            -> {"out": [..., ...]} as it comes, and {"ended": {...}}
+    {"attach": {...}}           -> likewise, of an attempt that has begun
+    {"end": true}
+
+The work is here, checked, before it answers that it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.base import wire
+from beads_workers.core.base.model import OutcomeKind
+from beads_workers.core.base.plain import from_plain, to_plain
+from beads_workers.core.base.settings import Work, WorkerSettings, Worktrees
+from beads_workers.core.records.journal import Leased
+from beads_workers.executors.command import AWAY_MODULE
+from beads_workers.executors.files import branch_part, log_file, result_file, usage_file
+from beads_workers.places import parcel
+from beads_workers.places.host import COPIES, ORDER, RESULT, USAGE, WORK
+from beads_workers.worktrees import git
+from beads_workers.worktrees.git import BRANCHES, GitError
+from beads_workers.worktrees.making import base_of
+from beads_workers.worktrees.places import cache_folder
+
+CONNECT_SECONDS = 20.0
+"""Time in which the line's process is started, or started again."""
+PIECE_BYTES = 256 << 10
+WORK_BYTES_MAX = 1 << 30
+"""Bytes of the commits of one attempt, or of another file that it sends home."""
+
+Json = dict[str, Any]
+
+
+class Failed(Exception):
+    """The attempt came to nothing on its host, through no fault of the issue; the text is why."""
+
+
+class Line:
+    """The connection to the process that speaks to the hosts; raises ``Failed`` if it is gone."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        folder, name = os.path.split(path)
+        os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103
+        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        until = time.monotonic() + CONNECT_SECONDS
+        try:
+            while not self._connects(f"/proc/self/fd/{here}/{name}"):
+                if time.monotonic() > until:
+                    raise Failed(f"nobody speaks to its place: {path}")
+                time.sleep(0.1)
+        finally:
+            os.close(here)
+        self._lines = self._socket.makefile("rb")
+        self._busy = self._asked_to_end = False
+
+    def _connects(self, path: str) -> bool:
+        try:
+            self._socket.connect(path)
+        except OSError:
+            return False
+        return True
+
+    def say(self, fields: Mapping[str, Any]) -> None:
+        """Send a line."""
+        self._busy = True
+        try:
+            self._socket.sendall(json.dumps(fields).encode() + b"\n")
+        except OSError as error:
+            raise Failed(f"the line to its place is gone: {error.strerror}") from None
+        finally:
+            self._busy = False
+        if self._asked_to_end:
+            self.end()
+
+    def end(self) -> None:
+        """Have the attempt ended; may be called by a signal's handler."""
+        self._asked_to_end = True
+        if not self._busy:
+            self._asked_to_end = False
+            self.say({"end": True})
+
+    def hear(self) -> Json:
+        """Return the next line."""
+        line = self._lines.readline()
+        if not line:
+            raise Failed("the line to its place is gone")
+        said: Json = json.loads(line)
+        return said
+
+    def ask(self, word: Mapping[str, Any]) -> Json:
+        """Return the host's answer to a word."""
+        self.say({"ask": word})
+        while "answer" not in (said := self.hear()):
+            pass
+        answer: Json = said["answer"]
+        if why := answer.get("why"):
+            raise Failed(str(why))
+        return answer
+
+
+# --- there ---------------------------------------------------------------------------------------
+
+
+NO_PATHS = dict.fromkeys(("checkout", "common", "folder", "state_directory", "remote", "on"), "")
+
+
+def order_of(task: wire.Task, settings: WorkerSettings, nonce: str, host: str, cache: Path) -> Json:
+    """Return what the host is told of a task; raises ``GitError`` and ``OSError``.
+
+    Nothing in it is a path of home, a socket, or the tracker.
+    """
+    work = settings.work
+    order: Json = {"task": wire.encode(task, settings.worker_id, 0.0, v1=False).decode()}
+    worktrees = work.worktrees
+    if worktrees is not None:
+        base = base_of(worktrees)
+        earlier = _earlier(worktrees, task)
+        order["commits"] = [base, *earlier.values()]
+        order["branches"] = earlier
+        order["packs"] = [p.name for p in parcel.packs(cache, worktrees.common, order["commits"])]
+        name, email = git.author(worktrees.checkout)
+        order["identity"] = {"user.name": name, "user.email": email}
+        worktrees = replace(
+            worktrees,
+            **NO_PATHS,  # type: ignore[arg-type]
+            base=base,
+            base_else="",
+            beads=None,
+            reuse=0,
+            rules=replace(worktrees.rules, pool=0),
+        )
+    there = replace(
+        settings,
+        # What sweeps an attempt there must not meet another one.
+        worker_id=f"{settings.worker_id}-{nonce[:4]}",
+        **dict.fromkeys(("socket_path", "project", "run_directory", "actor"), ""),
+        orchestrator_pid=0,
+        host=host,
+        place=None,
+        work=_work_there(work, worktrees),
+    )
+    return {**order, "settings": to_plain(there)}
+
+
+def _by_name(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a command without the place at home of a program that is found by its name."""
+    name = os.path.basename(argv[0]) if argv else ""  # noqa: PTH119
+    return (name, *argv[1:]) if name and shutil.which(name) == argv[0] else argv
+
+
+def _work_there(work: Work, worktrees: Worktrees | None) -> Work:
+    return replace(
+        work,
+        worktrees=worktrees,
+        agents=tuple(replace(each, argv=_by_name(each.argv)) for each in work.agents),
+        review=replace(work.review, argv=_by_name(work.review.argv)) if work.review else None,
+        command=_by_name(work.command) if work.command else work.command,
+        hidden_variables=(),
+    )
+
+
+def _earlier(worktrees: Worktrees, task: wire.Task) -> dict[str, str]:
+    """Return the branches, and their commits, with which the attempt goes on."""
+    fields = task.payload.get("agent")
+    earlier = fields.get("earlier") if isinstance(fields, Mapping) else None
+    if not isinstance(earlier, Mapping):
+        return {}
+    branch, head = str(earlier.get("branch", "")), str(earlier.get("head", ""))
+    known = (
+        parcel.has_commit(worktrees.common, head)
+        if re.fullmatch("[0-9a-f]{40,64}", head)
+        else False
+    )
+    return {branch: head} if branch and known else {}
+
+
+def send(line: Line, path: Path) -> None:
+    """Send a parcel that the host does not have."""
+    if not line.ask({"have": path.name})["have"]:
+        data = path.read_bytes()
+        for at, piece in _pieces(data):
+            last = at + PIECE_BYTES >= len(data)
+            line.ask({"store": path.name, "at": at, "data": piece, "last": last})
+
+
+def _pieces(data: bytes) -> Iterator[tuple[int, str]]:
+    for at in range(0, max(1, len(data)), PIECE_BYTES):
+        yield at, base64.b64encode(data[at : at + PIECE_BYTES]).decode()
+
+
+def begin(line: Line, task: wire.Task, settings: WorkerSettings) -> Json:
+    """Have the attempt placed, send what it needs, and let it begin; return what was placed."""
+    place = settings.place
+    assert place is not None, "it is one of a place"
+    ids = {"issue_id": task.issue_id, "attempt": task.attempt, "request_id": task.request_id}
+    line.say({"place": ids})
+    while "placed" not in (said := line.hear()):
+        if "failed" in said:
+            raise Failed(str(said["failed"]))
+    placed: Json = said["placed"]
+    cache = cache_folder("parcels")
+    package = parcel.package(cache)
+    mine = cache / placed["fleet"]
+    order = order_of(task, settings, placed["nonce"], placed["host"], mine)
+    send(line, package)
+    for pack in order.get("packs", ()):
+        send(line, mine / pack)
+    worktrees = settings.work.worktrees
+    if worktrees is not None and (copies := parcel.copies(mine, worktrees)) is not None:
+        send(line, copies)
+        line.ask({"put": COPIES, "parcel": copies.name})
+    for at, piece in _pieces(json.dumps(order).encode()):
+        line.ask({"put": ORDER, "at": at, "data": piece})
+    program = [placed["python"], "-I", f"{placed['base']}/parcels/{package.name}"]
+    grace = settings.work.term_grace_seconds
+    line.say({"begin": {"argv": program, "env": {}, "grace": grace}})
+    return placed
+
+
+# --- and back ------------------------------------------------------------------------------------
+
+
+class Watch:
+    """Passes on what an attempt prints there, until it has ended."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._unread = b""
+        self.answer: Json | None = None
+        """DONE or FAILED of the worker there."""
+
+    def run(self) -> Json:
+        """Return how the guard says that it ended."""
+        while True:
+            said = self._line.hear()
+            if "out" in said:
+                out, log = map(base64.b64decode, said["out"])
+                sys.stderr.buffer.write(log)
+                sys.stderr.buffer.flush()
+                *lines, self._unread = (self._unread + out).split(b"\n")
+                for line in lines:
+                    self._read(line)
+            elif "failed" in said:
+                raise Failed(str(said["failed"]))
+            elif "ended" in said:
+                ended: Json = said["ended"]
+                return ended
+
+    def _read(self, line: bytes) -> None:
+        match _parsed(line):
+            case {"progress": dict() as progress}:
+                _say({"progress": progress})
+            case {"answer": dict() as answer}:
+                self.answer = answer
+
+
+def fetch(line: Line, name: str) -> bytes:
+    """Return a file of the attempt; raises ``Failed``."""
+    data = b""
+    while True:
+        answer = line.ask({"get": name, "at": len(data)})
+        piece = base64.b64decode(answer["data"])
+        data += piece
+        if not piece or len(data) >= answer["size"]:
+            return data
+        if len(data) > WORK_BYTES_MAX:
+            raise Failed(f"{name} is longer than {WORK_BYTES_MAX} bytes")
+
+
+def brought(line: Line, said: Json, common: str, result: str, host: str) -> Json:
+    """Return an answer as it may be given at home: its work is here. Raises ``GitError``."""
+    message = wire.parse(json.dumps(said).encode())
+    if not isinstance(message, wire.Done | wire.Failed):
+        raise Failed("its host answers neither DONE nor FAILED")
+    receipt = dict(message.receipt) if message.receipt is not None else None
+    if receipt is not None:
+        receipt["host"] = host
+        if head := receipt.get("head"):
+            ref = f"refs/heads/{_branch(message, receipt)}"
+            parcel.take_in(common, fetch(line, WORK), ref, _object(head))
+    if isinstance(message, wire.Failed):
+        return {
+            "outcome": message.outcome.value,
+            "error": message.error,
+            "receipt": receipt,
+            "unprepared": message.error_detail == wire.CANNOT_PREPARE,
+            "retry_after_seconds": message.retry_after_seconds,
+        }
+    answer = {"outcome": OutcomeKind.SUCCESS.value, "error": "", "receipt": receipt}
+    if message.result_file:
+        path = Path(result)
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        path.write_bytes(fetch(line, RESULT))
+        return {**answer, "result_file": result}
+    return {**answer, "result": message.result}
+
+
+def _branch(message: wire.Done | wire.Failed, receipt: Json) -> str:
+    """Return the branch that a receipt names, if it is one of this issue's attempts."""
+    branch = str(receipt.get("branch", ""))
+    if not re.fullmatch(rf"{BRANCHES}/{re.escape(branch_part(message.issue_id))}/[0-9.]+", branch):
+        raise Failed(f"its host names a branch that is not the issue's: {branch[:100]}")
+    return branch
+
+
+def _object(name: Any) -> str:
+    if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{40,64}", name):
+        raise Failed("its host names a commit that is none")
+    return name
+
+
+# --- the program ---------------------------------------------------------------------------------
+
+
+def main() -> int:
+    """Run the step: see the module text. Return 0; a failure is in the answer."""
+    given = json.loads(sys.stdin.read())
+    try:
+        _say({"answer": _attempt(given)})
+    except (Failed, GitError, OSError, ValueError) as error:
+        _say({"answer": _nothing(str(error) or type(error).__name__)})
+    return 0
+
+
+def _nothing(why: str) -> Json:
+    retry = OutcomeKind.RETRY.value
+    return {"outcome": retry, "error": why, "receipt": None, "nothing": True}
+
+
+def _attempt(given: Json) -> Json:
+    line = Line(given["line"])
+    with _ended_by_term(line.end):
+        if (placed := given.get("attach")) is not None:
+            line.say({"attach": placed})
+            common, run = str(given["common"]), str(given["run"])
+        else:
+            task = wire.parse(given["task"].encode())
+            assert isinstance(task, wire.Task), "it is a worker's"
+            settings = from_plain(WorkerSettings, given["settings"])
+            worktrees, run = settings.work.worktrees, settings.run_directory
+            common = worktrees.common if worktrees is not None else ""
+            placed = begin(line, task, settings)
+        watch = Watch(line)
+        ended = watch.run()
+        lease = from_plain(Leased, placed)
+        if watch.answer is None:
+            with suppress(Failed, OSError):
+                _keep_usage(line, usage_file(run, lease.request_id))
+            return _nothing(f"on {lease.host}: {ended.get('why') or 'it ended'}")
+        result = result_file(run, lease.issue_id, lease.attempt)
+        return brought(line, watch.answer, common, result, lease.host)
+
+
+def _keep_usage(line: Line, path: str) -> None:
+    """Keep the usage of an attempt that could not report it: whoever asks reads it here."""
+    data = fetch(line, USAGE)
+    Path(path).parent.mkdir(0o700, parents=True, exist_ok=True)
+    Path(path).write_bytes(data)
+
+
+async def fetched(socket_path: str, runs: str, common: str, lease: Leased) -> Json | None:
+    """Return the answer of an attempt that has ended, brought by this program in the place of a
+    worker; None if it has none."""
+    run = f"{runs}/{lease.request_id.rpartition('.')[0]}"
+    fields = {"line": socket_path, "attach": to_plain(lease), "run": run, "common": common}
+    log = log_file(run, lease.issue_id, lease.attempt)
+    with open(log, "ab", opener=_private) as file:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", AWAY_MODULE),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=file,
+        )
+        out, _ = await process.communicate(json.dumps(fields).encode())
+    answers = [row["answer"] for row in map(_parsed, out.splitlines()) if row and "answer" in row]
+    return None if not answers or answers[-1].get("nothing") else answers[-1]
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+@contextmanager
+def _ended_by_term(end: Callable[[], None]) -> Iterator[None]:
+    def handle(number: int, frame: object) -> None:
+        with suppress(Failed):
+            end()
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _say(fields: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{json.dumps(fields)}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

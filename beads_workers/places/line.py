@@ -1,0 +1,606 @@
+"""The one process at home that speaks to the hosts of a place: ``python -m`` with lines of JSON.
+
+On stdin it gets its ``LineSettings``, then orders of the orchestrator: a ``commands.Word``, a lease
+and the journal. On stdout it tells news: ``placed``, ``heard``, ``ended``, each with a lease, and
+``seen``, which hosts answer. The programs of attempts connect to its socket (``places.away``).
+
+It sends each host a word for each attempt every other second. That renews the attempt's lease, and
+brings its output. It ends with the orchestrator, whose stdin closes; the attempts go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from beads_workers import registry
+from beads_workers.core.base.plain import from_plain, to_plain
+from beads_workers.core.records.journal import Leased
+from beads_workers.places import guard
+from beads_workers.runtime.places import LineSettings
+
+WORD_SECONDS = 2.0
+SOON_SECONDS = 0.25
+"""Time between two words for an attempt; the shorter one where something has just changed."""
+ANSWER_SECONDS = 5.0
+"""Silence after which a line is given up, and another one begun."""
+REACH_SECONDS = 10.0
+"""Time in which a host must have answered before an attempt begins there."""
+AGAIN_SECONDS_MAX = 5.0
+LINE_BYTES_MAX = 4 << 20
+SOURCE = Path(guard.__file__).read_text("utf-8")
+RECEIVE = (
+    "import sys;SOURCE=sys.stdin.buffer.read(%d).decode();"
+    "sys.argv=['guard','relay',%r];"
+    "exec(compile(SOURCE,'guard','exec'),{'__name__':'__main__','SOURCE':SOURCE})\n"
+)
+REMOTE = "python3 -IS -c 'import sys;exec(sys.stdin.buffer.readline())'"
+"""What an engine runs on a host: it reads the guard's text from its stdin, and is its relay."""
+
+Json = dict[str, Any]
+
+
+class Cut(Exception):
+    """A host does not answer; the text says why, as far as that is known."""
+
+
+class Engine(Protocol):
+    """How the hosts of a place are reached, and attempts are placed there. May raise ``Cut``."""
+
+    def known_hosts(self) -> list[str]:
+        """Return the hosts to which lines are kept, whether an attempt is there or not."""
+
+    def argv(self, host: str) -> list[str]:
+        """Return a command here that runs ``REMOTE`` on a host, with its stdin and stdout."""
+
+    def line_of(self, host: str) -> str:
+        """Return which command serves a host: one may serve them all."""
+
+    async def place(self, issue_id: str, nonce: str, base: str) -> str:
+        """Return the host on which an attempt is to run, once there is room."""
+
+    async def drop(self, nonce: str) -> None:
+        """Give up the room of an attempt that is over, or is not wanted."""
+
+    async def find(self, host: str, nonce: str) -> str:
+        """Return where an attempt of an earlier run is reached now."""
+
+
+async def needs_of(
+    line: HostLine, needs: tuple[str, ...], seconds: float
+) -> tuple[Json, list[str]]:
+    """Return what a host says that it has, and what it lacks. Raises ``Cut``."""
+    answer = await line.ask_patiently({"hello": {"programs": needs}}, seconds)
+    hello = answer.get("hello")
+    if not isinstance(hello, dict) or not isinstance(hello.get("programs"), dict):
+        raise Cut(str(answer.get("why") or "it answers nothing that makes sense"))
+    lacks = [name for name in needs if not hello["programs"].get(name)]
+    return hello, lacks + ([] if hello.get("python311") else ["python 3.11 or newer"])
+
+
+# --- one host ------------------------------------------------------------------------------------
+
+
+class HostLine:
+    """The line to one host: begun anew whenever it breaks, or is silent."""
+
+    def __init__(self, argv: list[str], base: str, tell: Any) -> None:
+        self._argv, self._base, self._tell = argv, base, tell
+        self._process: asyncio.subprocess.Process | None = None
+        self._waiting: dict[int, asyncio.Future[Json]] = {}
+        self._ref = 0
+        self.why = "it was not reached yet"
+        """Why it does not answer; "" if it does."""
+        self.cut_since = time.monotonic()
+        self.seconds = 0.0
+        """How long the last answer took."""
+        self._task = asyncio.create_task(self._keep())
+
+    async def ask(self, word: Mapping[str, Any], seconds: float = ANSWER_SECONDS) -> Json:
+        """Return the answer to a word. Raises ``Cut``."""
+        process = self._process
+        if process is None or process.stdin is None:
+            raise Cut(self.why)
+        self._ref += 1
+        ref, began = self._ref, time.monotonic()
+        answer = self._waiting[ref] = asyncio.get_running_loop().create_future()
+        try:
+            process.stdin.write(json.dumps({**word, "ref": ref}).encode() + b"\n")
+            found: Json = await asyncio.wait_for(answer, seconds)
+        except TimeoutError:
+            self._break(f"it has not answered for {seconds:g} s")
+            raise Cut(self.why) from None
+        except OSError as error:
+            raise Cut(str(error)) from None
+        finally:
+            self._waiting.pop(ref, None)
+        self.seconds = time.monotonic() - began
+        return found
+
+    async def ask_patiently(self, word: Mapping[str, Any], seconds: float) -> Json:
+        """Repeat ``ask`` over this time; each word may come twice."""
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                return await self.ask(word)
+            except Cut:
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(SOON_SECONDS)
+
+    async def close(self) -> None:
+        """Break the line for good."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    def _break(self, why: str) -> None:
+        if not self.why:
+            self.why, self.cut_since = why, time.monotonic()
+            self._tell()
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(Cut(why))
+
+    async def _keep(self) -> None:
+        again = 0.5
+        while True:
+            try:
+                why = await self._connected()
+                again = 0.5
+            except (OSError, Cut, TimeoutError) as error:
+                why = str(error) or "it does not answer"
+            was_new = self.why and self.why != why
+            self._break(why)
+            if was_new:
+                self.why = why
+                self._tell()
+            await asyncio.sleep(again)
+            again = min(2 * again, AGAIN_SECONDS_MAX)
+
+    async def _connected(self) -> str:
+        """Speak to the host until the line breaks; return why it did."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *self._argv, stdin=pipe, stdout=pipe, stderr=pipe, limit=LINE_BYTES_MAX
+        )
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            text = SOURCE.encode()
+            process.stdin.write((RECEIVE % (len(text), self._base)).encode() + text)
+            self._process = process
+            reading = asyncio.create_task(self._read(process.stdout))
+            with suppress(Cut):  # Its complaint says more.
+                await self.ask({"hello": {"programs": []}}, REACH_SECONDS)
+                self.why = ""
+                self._tell()
+            await reading
+            assert process.stderr is not None
+            said = (await asyncio.wait_for(process.stderr.read(1 << 16), 1.0)).decode(
+                "utf-8", "replace"
+            )
+            lines = [each.strip() for each in said.splitlines() if each.strip()]
+            return lines[-1][:300] if lines else "the line was closed"
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+            await process.wait()
+
+    async def _read(self, stdout: asyncio.StreamReader) -> None:
+        with suppress(ValueError, OSError):  # Too long a line: whoever sends it is not trusted on.
+            while line := await stdout.readline():
+                answer = json.loads(line)
+                ref = answer.get("ref") if isinstance(answer, dict) else None
+                waiting = self._waiting.get(ref) if isinstance(ref, int) else None
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+
+
+# --- one attempt ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Attempt:
+    """An attempt that this process knows."""
+
+    nonce: str
+    issue_id: str
+    attempt: int
+    request_id: str
+    host: str = ""
+    lease: Leased | None = None
+    client: Client | None = None
+    # What is to begin, once its client has sent it all.
+    order: Json | None = None
+    clock: float | None = None
+    may_go: bool = False
+    begun: bool = False
+    ends: bool = False
+    is_paused: bool = False
+    read: list[int] = field(default_factory=lambda: [0, 0])
+    ended: Json | None = None
+    # Its end is known to the orchestrator.
+    heard: bool = False
+    # Nobody waits for it, so that its answer is fetched by a program of ours.
+    looked_for: bool = False
+    contact: float = field(default_factory=time.monotonic)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
+class Client:
+    """The program of an attempt, connected."""
+
+    writer: asyncio.StreamWriter
+    pid: int
+
+    def say(self, fields: Mapping[str, Any]) -> None:
+        """Send it a line; one that has gone hears nothing."""
+        with suppress(OSError, RuntimeError):
+            self.writer.write(json.dumps(fields).encode() + b"\n")
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its worker has stopped it: then its attempt is stopped, too."""
+        with suppress(OSError):
+            return b") T " in Path(f"/proc/{self.pid}/stat").read_bytes()
+        return False
+
+
+class PlaceLine:
+    """All lines and attempts of a place."""
+
+    def __init__(self, settings: LineSettings) -> None:
+        self.settings = settings
+        self.engine: Engine = registry.place_engine(settings.place.engine)(settings.place, REMOTE)
+        self.lines: dict[str, HostLine] = {}
+        self.attempts: dict[str, Attempt] = {}
+        self._told = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def news(self, fields: Mapping[str, Any]) -> None:
+        """Tell the orchestrator."""
+        sys.stdout.write(f"{json.dumps(fields)}\n")
+        sys.stdout.flush()
+
+    def spawn(self, work: Any) -> None:
+        """Run a coroutine beside the others."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+
+    def line(self, host: str) -> HostLine:
+        """Return the line that serves a host."""
+        key = self.engine.line_of(host)
+        if key not in self.lines:
+            argv = self.engine.argv(host)
+            self.lines[key] = HostLine(argv, self.settings.base, self.look)
+        return self.lines[key]
+
+    def look(self) -> None:
+        """Tell which hosts answer, if that has changed."""
+        hosts = [
+            {"name": name, "why": line.why, "ms": round(line.seconds * 1000)}
+            for name, line in sorted(self.lines.items())
+        ]
+        cut = {
+            each.nonce: round(time.monotonic() - each.contact, 1)
+            for each in self.attempts.values()
+            if each.begun and each.host and self.line(each.host).why
+        }
+        why = next((h["why"] for h in hosts), "") if all(h["why"] for h in hosts) else ""
+        told = json.dumps([[h["name"], h["why"]] for h in hosts])
+        if told != self._told:
+            self._told = told
+            self.news({"seen": {"hosts": hosts, "cut": cut, "why": why}})
+
+    # --- from placing to the end ---------------------------------------------------------------
+
+    async def place(self, attempt: Attempt) -> None:
+        """Find a host for an attempt, and have a guard wait there; tell its client."""
+        client = attempt.client
+        assert client is not None
+        settings = self.settings
+        try:
+            placing = self.engine.place(attempt.issue_id, attempt.nonce, settings.base)
+            attempt.host = await placing
+            line = self.line(attempt.host)
+            hello = await self._hello(line)
+            word = {"serve": [attempt.issue_id[:200], attempt.nonce]}
+            said = await line.ask_patiently(word, REACH_SECONDS)
+            if said.get("why"):
+                raise Cut(str(said["why"]))
+            lease = Leased(
+                *(attempt.issue_id, attempt.attempt, attempt.request_id, settings.place.name),
+                *(attempt.host, str(said["boot"]), attempt.nonce, settings.place.lease_seconds),
+            )
+            attempt.lease, attempt.clock = lease, float(said["clock"])
+        except (Cut, KeyError, TypeError, ValueError) as error:
+            client.say({"failed": f"{settings.place.name}: {error}"})
+            await self._forget(attempt)
+            return
+        base = settings.base.replace("~", hello["home"], 1)
+        client.say(
+            {
+                "placed": {
+                    **to_plain(lease),
+                    "fleet": settings.fleet,
+                    "python": hello["python311"],
+                    "base": base,
+                }
+            }
+        )
+
+    async def _hello(self, line: HostLine) -> Json:
+        """Return what a host has; raises ``Cut`` if it lacks what attempts need."""
+        hello, lacks = await needs_of(line, self.settings.needs, REACH_SECONDS)
+        if lacks:
+            raise Cut(f"it has no {', no '.join(lacks)}")
+        return hello
+
+    async def keep(self, attempt: Attempt) -> None:
+        """Send words for an attempt until its end is known, and nobody needs it any more."""
+        pause = SOON_SECONDS
+        while attempt.nonce in self.attempts and not (attempt.ended and attempt.heard):
+            news = False
+            with suppress(Cut):
+                news = await self._word(attempt)
+            pause = SOON_SECONDS if news else min(WORD_SECONDS, pause * 1.3)
+            attempt.changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(attempt.changed.wait(), pause)
+        client = attempt.client
+        if attempt.nonce in self.attempts and client is not None and not attempt.looked_for:
+            await self._drain(attempt)
+            client.say({"ended": attempt.ended})
+
+    async def _word(self, attempt: Attempt) -> bool:
+        """Send one word, and take in the answer; return whether something is new."""
+        word: Json = {"nonce": attempt.nonce, "clock": attempt.clock}
+        lease = attempt.lease
+        assert lease is not None
+        if attempt.may_go and not attempt.begun and attempt.order is not None:
+            word["go"] = {**attempt.order, "lease": lease.seconds}
+        if attempt.ends:
+            word["end"] = True
+        stopped = attempt.client is not None and attempt.client.is_stopped
+        if stopped is not attempt.is_paused:
+            word["stop" if stopped else "cont"] = True
+        wants_output = attempt.client is not None and attempt.begun and not attempt.looked_for
+        if wants_output:
+            word["out"] = attempt.read
+        said = await self.line(attempt.host).ask(word)
+        if said.get("nonce") != attempt.nonce:
+            return False  # It speaks of another attempt.
+        attempt.is_paused = stopped
+        was, attempt.contact = (attempt.begun, attempt.ended), time.monotonic()
+        if said.get("boot") == lease.boot:
+            attempt.clock = max(attempt.clock or 0.0, float(said.get("clock") or 0.0))
+        attempt.begun = attempt.begun or bool(said.get("begun"))
+        if attempt.begun or attempt.looked_for:
+            self.news({"heard": to_plain(lease)})
+        self._take_end(attempt, said)
+        printed = self._pass_on(attempt, said) if wants_output else False
+        return printed or was != (attempt.begun, attempt.ended)
+
+    def _take_end(self, attempt: Attempt, said: Json) -> None:
+        ended, lease = said.get("ended"), attempt.lease
+        if not ended and said.get("gone") and not said.get("begun"):
+            if not (attempt.begun or attempt.looked_for or attempt.may_go):
+                return
+            ended = {"why": "it had not begun", "exit": None}
+        if ended and attempt.ended is None and lease is not None:
+            attempt.ended = ended
+            if attempt.looked_for:
+                self.spawn(self._fetch(attempt))
+            else:
+                self.news({"ended": to_plain(lease)})
+
+    def _pass_on(self, attempt: Attempt, said: Json) -> bool:
+        out, sizes = said.get("out"), said.get("sizes")
+        if attempt.client is None or not out or not any(out) or not sizes:
+            return False
+        attempt.client.say({"out": out})
+        for number, data in enumerate(out):
+            attempt.read[number] += len(data) * 3 // 4 - data.count("=", -2)
+        return True
+
+    async def _drain(self, attempt: Attempt) -> None:
+        """Bring the rest of the output of an attempt that has ended."""
+        with suppress(Cut):
+            while True:
+                line, word = self.line(attempt.host), {"nonce": attempt.nonce, "out": attempt.read}
+                said = await line.ask_patiently(word, REACH_SECONDS)
+                if not self._pass_on(attempt, said):
+                    return
+
+    async def _fetch(self, attempt: Attempt) -> None:
+        """Have the answer of an attempt brought by a program of ours, in the place of a worker."""
+        from beads_workers.places.away import fetched
+
+        lease = attempt.lease
+        assert lease is not None
+        settings = self.settings
+        answer = await fetched(settings.socket, settings.runs, settings.common, lease)
+        self.news({"ended": to_plain(lease), "answer": answer})
+
+    async def _forget(self, attempt: Attempt) -> None:
+        self.attempts.pop(attempt.nonce, None)
+        attempt.changed.set()
+        await self.engine.drop(attempt.nonce)
+
+    # --- what the orchestrator wants -----------------------------------------------------------
+
+    def order(self, said: Json) -> None:
+        """Carry out an order: see the module text."""
+        word, lease = said["word"], from_plain(Leased, said["lease"])
+        attempt = self.attempts.get(lease.nonce)
+        if word in ("look", "end"):
+            if attempt is None:
+                ids = lease.issue_id, lease.attempt, lease.request_id
+                attempt = Attempt(lease.nonce, *ids, lease.host, lease)
+                self.attempts[lease.nonce] = attempt
+                attempt.looked_for = True
+                self.spawn(self._found(attempt))
+            elif attempt.client is None:
+                attempt.looked_for = True
+            attempt.ends = attempt.ends or word == "end"
+        elif attempt is None:
+            return
+        elif word == "go":
+            self._sync(said)
+            attempt.may_go = True
+        elif word in ("drop", "bye"):
+            if attempt.client is not None:
+                attempt.client.say({"failed": "it is not wanted any more"})
+            self._sync(said)
+            self.spawn(self._part(attempt))
+        elif word == "heard":
+            attempt.heard = True
+        attempt.changed.set()
+
+    def _sync(self, said: Json) -> None:
+        """Bring what the orchestrator has written to disk; raises ``OSError``."""
+        with open(said["journal"], "rb") as file:
+            os.fsync(file.fileno())
+
+    async def _part(self, attempt: Attempt) -> None:
+        """Have the host forget an attempt: what came of it is on disk here."""
+        await self._forget(attempt)
+        if attempt.host:
+            with suppress(Cut):
+                line, word = self.line(attempt.host), {"nonce": attempt.nonce}
+                if not attempt.ended:
+                    await line.ask_patiently({**word, "end": True}, REACH_SECONDS)
+                    await asyncio.sleep(WORD_SECONDS)
+                await line.ask_patiently({**word, "bye": True}, REACH_SECONDS)
+
+    async def _found(self, attempt: Attempt) -> None:
+        with suppress(Cut):
+            attempt.host = await self.engine.find(attempt.host, attempt.nonce)
+        await self.keep(attempt)
+
+    # --- what programs of attempts want --------------------------------------------------------
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve the program of one attempt."""
+        peer = writer.get_extra_info("socket").getsockopt(1, 17, 12)  # SOL_SOCKET, SO_PEERCRED
+        pid, uid = (int.from_bytes(peer[at : at + 4], sys.byteorder) for at in (0, 4))
+        attempt: Attempt | None = None
+        client = Client(writer, pid)
+        try:
+            while uid == os.geteuid() and (line := await reader.readline()):
+                said = json.loads(line)
+                if "place" in said or "attach" in said:
+                    attempt = self._taken_on(client, said)
+                elif attempt is not None:
+                    await self._asked(attempt, client, said)
+        except (OSError, ValueError):
+            pass  # It is gone.
+        finally:
+            writer.close()
+            if attempt is not None and attempt.client is client:
+                attempt.client = None
+                if not attempt.may_go:
+                    await self._forget(attempt)
+
+    def _taken_on(self, client: Client, said: Json) -> Attempt:
+        if "attach" in said:
+            lease = from_plain(Leased, {k: v for k, v in said["attach"].items() if k in _LEASE})
+            attempt = self.attempts.get(lease.nonce)
+            if attempt is None:
+                ids = lease.issue_id, lease.attempt, lease.request_id
+                attempt = Attempt(lease.nonce, *ids, lease.host, lease, may_go=True, begun=True)
+                self.attempts[lease.nonce] = attempt
+                self.spawn(self.keep(attempt))
+            attempt.client = client
+            if attempt.ended is not None and attempt.looked_for:
+                self.spawn(self._reread(attempt, client))
+            return attempt
+        asked = said["place"]
+        ids = str(asked["issue_id"]), int(asked["attempt"]), str(asked["request_id"])
+        attempt = Attempt(secrets.token_hex(16), *ids, client=client)
+        self.attempts[attempt.nonce] = attempt
+        self.spawn(self.place(attempt))
+        return attempt
+
+    async def _reread(self, attempt: Attempt, client: Client) -> None:
+        attempt.read = [0, 0]
+        await self._drain(attempt)
+        client.say({"ended": attempt.ended})
+
+    async def _asked(self, attempt: Attempt, client: Client, said: Json) -> None:
+        if "ask" in said:
+            word = {**said["ask"], "nonce": attempt.nonce}
+            try:
+                client.say({"answer": await self.line(attempt.host).ask_patiently(word, 60.0)})
+            except Cut as error:
+                client.say({"answer": {"why": f"{attempt.host}: {error}"}})
+        elif "begin" in said and attempt.lease is not None:
+            attempt.order = said["begin"]
+            self.news({"placed": to_plain(attempt.lease)})
+            self.spawn(self.keep(attempt))
+        elif "end" in said and os.getppid() == self.settings.orchestrator_pid:
+            # A worker whose orchestrator is gone says so, too: its attempt is for the next start.
+            attempt.ends = True
+            if attempt.order is None:
+                client.say({"failed": "it was ended before it began"})
+                await self._forget(attempt)
+            attempt.changed.set()
+
+
+_LEASE = ("issue_id", "attempt", "request_id", "place", "host", "boot", "nonce", "seconds")
+
+
+async def run() -> None:
+    """Serve a place until stdin ends."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    line = PlaceLine(from_plain(LineSettings, json.loads(await reader.readline())))
+    folder, name = os.path.split(line.settings.socket)
+    os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103
+    os.chdir(folder)  # A path may be too long for a socket.
+    with suppress(FileNotFoundError):
+        os.unlink(name)  # noqa: PTH108
+    server = await asyncio.start_unix_server(line.serve, name, limit=LINE_BYTES_MAX)
+    os.chmod(name, 0o600)  # noqa: PTH101
+    for host in line.engine.known_hosts():
+        line.line(host)
+    try:
+        while text := await reader.readline():
+            line.order(json.loads(text))
+    finally:
+        server.close()
+        await asyncio.gather(*(each.close() for each in line.lines.values()))
+
+
+def main() -> int:
+    """Run the process: see the module text."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asyncio.run(run())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
