@@ -314,7 +314,9 @@ def _ended(directory: Path, prefix: str) -> dict[str, Any] | None:
 def scale(
     workers: Annotated[
         str,
-        typer.Argument(metavar="N", help="How many workers; +1: one more, -1: one less."),
+        typer.Argument(
+            metavar="N", help="How many workers; +1: one more, -1: one less; PLACE:N: there."
+        ),
     ],
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -323,14 +325,16 @@ def scale(
 
     A busy one finishes its task before it leaves.
     """
-    relative = workers[:1] in ("+", "-")
-    number = workers[1:] if relative else workers
+    place, _, count = workers.rpartition(":")
+    relative = count[:1] in ("+", "-")
+    number = count[1:] if relative else count
     if not (number.isascii() and number.isdecimal() and int(number[:9]) <= SCALE_MAX):
         raise typer.BadParameter(
             f"{workers!r} is not a number of workers; write 8, +1 or -1 (at most {SCALE_MAX})",
             param_hint="'N'",
         )
-    asked = {"workers": int(workers)} | ({"relative": True} if relative else {})
+    asked: dict[str, object] = {"workers": int(count)}
+    asked |= ({"relative": True} if relative else {}) | ({"place": place} if place else {})
     answer = connect(find_state_directory(state_dir)).ask("bw.scale", asked)
     report(answer, as_json=as_json)
 

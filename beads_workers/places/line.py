@@ -34,6 +34,7 @@ SOON_SECONDS = 0.25
 """Time between two words for an attempt; the shorter one where something has just changed."""
 ANSWER_SECONDS = 5.0
 """Silence after which a line is given up, and another one begun."""
+LOOK_SECONDS = 10.0
 REACH_SECONDS = 10.0
 """Time in which a host must have answered before an attempt begins there."""
 AGAIN_SECONDS_MAX = 5.0
@@ -270,7 +271,7 @@ class PlaceLine:
         self.engine: Engine = registry.place_engine(settings.place.engine)(settings.place, REMOTE)
         self.lines: dict[str, HostLine] = {}
         self.attempts: dict[str, Attempt] = {}
-        self._told = ""
+        self._told, self._told_at = "", 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def news(self, fields: Mapping[str, Any]) -> None:
@@ -298,21 +299,24 @@ class PlaceLine:
         return self.lines[key]
 
     def look(self) -> None:
-        """Tell which hosts answer, if that has changed."""
+        """Tell which hosts answer, if that has changed, or now and then."""
+        now, place = time.monotonic(), self.settings.place
         hosts = [
-            {"name": name, "why": line.why, "ms": round(line.seconds * 1000)}
+            {
+                "name": name,
+                "why": line.why,
+                "since": round(time.time() - now + line.cut_since, 1),
+                "ms": round(line.seconds * 1000),
+            }
             for name, line in sorted(self.lines.items())
         ]
-        cut = {
-            each.nonce: round(time.monotonic() - each.contact, 1)
-            for each in self.attempts.values()
-            if each.begun and each.host and self.line(each.host).why
-        }
-        why = next((h["why"] for h in hosts), "") if all(h["why"] for h in hosts) else ""
+        why = str(hosts[0]["why"]) if hosts and all(h["why"] for h in hosts) else ""
         told = json.dumps([[h["name"], h["why"]] for h in hosts])
-        if told != self._told:
-            self._told = told
-            self.news({"seen": {"hosts": hosts, "cut": cut, "why": why}})
+        if told != self._told or now > self._told_at + LOOK_SECONDS:
+            self._told, self._told_at = told, now
+            facts = {"engine": place.engine, "slots": place.slots}
+            lease = {"lease_seconds": place.lease_seconds}
+            self.news({"seen": {**facts, **lease, "hosts": hosts, "why": why}})
 
     # --- from placing to the end ---------------------------------------------------------------
 
@@ -394,6 +398,7 @@ class PlaceLine:
             return False  # It speaks of another attempt.
         attempt.is_paused = stopped
         was, attempt.contact = (attempt.begun, attempt.ended), time.monotonic()
+        self.look()
         if said.get("boot") == lease.boot:
             attempt.clock = max(attempt.clock or 0.0, float(said.get("clock") or 0.0))
         attempt.begun = attempt.begun or bool(said.get("begun"))

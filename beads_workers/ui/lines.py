@@ -310,6 +310,8 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         yield from landing.now(shown["landing"])
     for row in shown["accounts"]:
         yield f"agent {account(row)}"
+    for row in shown.get("places", ()):
+        yield place(row)
     if shown["money"]:
         yield f"spent: {spent(shown['money'])}"
     for row in shown["to_review"]:
@@ -338,6 +340,28 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     if (more := queue["quarantined"] - len(shown["quarantined"])) > 0:
         yield f"quarantined: {more} more"
     yield from _workers(shown["workers"])
+
+
+def place(row: Mapping[str, Any]) -> str:
+    """Return the line of other machines: what they have, and whether they answer."""
+    text = f"place {printable(row['name'])}  {row['engine']}  {row['slots']} slots"
+    text += f", {row['busy']} busy" if row["busy"] else ""
+    text += f", {row['waiting']} waiting for a host" if row["waiting"] else ""
+    text += f", {counted(row['hosts'], 'host')}"
+    if row["why"]:
+        return f"{text}; not reached: {printable(row['why'], 120)}"
+    return text if row["ms"] is None else f"{text}, {row['ms']} ms"
+
+
+def where(worker: Mapping[str, Any], before: str = "on ") -> str:
+    """Return on which host a worker's attempt is, and whether that is cut off; "" for here."""
+    if not worker.get("host"):
+        return ""
+    cut = worker.get("cut_seconds")
+    if cut is None:
+        return f"{before}{worker['host']}"
+    until = moment(worker["until"], seconds=False)
+    return f"{before}{worker['host']} (cut off for {duration(round(cut))}, works on until {until})"
 
 
 def _workers(workers: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -373,7 +397,8 @@ def _worker(worker: dict[str, Any], id_width: int, took_width: int) -> str:
     title = printable(worker["title"] or "", STATUS_TITLE_WIDTH)
     attempt = f", attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
     parts = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money_usd"])]
-    doing = ", ".join(printable(each, 80) for each in parts if each) if worker["agent"] else ""
+    parts = [where(worker), *(parts if worker["agent"] else ())]
+    doing = ", ".join(printable(each, 80) for each in parts if each)
     issue = f"{printable(worker['issue_id']):<{id_width}} {_took(worker):>{took_width}}"
     return f"{head} {issue}  {title}{attempt}{f' [{doing}]' if doing else ''} ({counts})"
 

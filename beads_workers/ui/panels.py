@@ -20,7 +20,7 @@ from beads_workers.core.views.history import CUT_OFF
 from beads_workers.ui import bindings, viewer
 from beads_workers.ui.agents import used
 from beads_workers.ui.attempt_view import actions, now
-from beads_workers.ui.lines import ended_text
+from beads_workers.ui.lines import ended_text, where
 from beads_workers.ui.rows import CHOSEN, Row, named, rule
 from beads_workers.ui.time_text import clock, duration, elapsed, wall_clock
 from beads_workers.ui.words import DID_NOT_LAND, OUTCOME_WORDS
@@ -74,6 +74,8 @@ def worker_row(
     else:
         _add_time(row, worker["elapsed_seconds"] + age, width, runs=True)
         row.add(short_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
+        if there := where(worker, ""):
+            row.add(f"{there} ", style="muted" if worker["cut_seconds"] is None else "attention")
         if worker["agent"]:
             _agent_cells(row, worker, room, width)
         else:

@@ -440,7 +440,9 @@
     const said = worker.progress;
     const spent = [worker.tokens ? tokens(worker.tokens) : "", worker.money_usd ? dollars(worker.money_usd) : ""].filter(Boolean).join(", ");
     const percent = said?.percent ?? null;
-    const text = worker.issue_id === null ? "" : [worker.escalated || worker.agent || "", worker.activity || ""].filter(Boolean).join(": ");
+    const cut = worker.host && worker.cut_seconds !== null ? ` (cut off, works on until ${timeOf(worker.until)})` : "";
+    const there = worker.host ? `on ${worker.host}${cut}` : "";
+    const text = worker.issue_id === null ? "" : [there, worker.escalated || worker.agent || "", worker.activity || ""].filter(Boolean).join(": ");
     const told = `${percent}\0${text}\0${spent}\0${worker.failed}`;
     if (does.said === told) return;
     does.said = told;

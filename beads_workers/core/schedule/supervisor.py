@@ -61,6 +61,15 @@ class Supervisor:
         """Return how many workers there should be."""
         return len(self.members) - self._unwanted
 
+    def of_place(self, place: str) -> list[Member]:
+        """Return the workers that are to stay, and whose attempts run there."""
+        members = self.members.values()
+        return [each for each in members if each.place == place and not each.unwanted]
+
+    def wanted_in(self, place: str) -> int:
+        """Return how many workers there should be whose attempts run there."""
+        return len(self.of_place(place))
+
     def starting(self) -> int:
         """Return how many workers are asked for, and have no process yet."""
         return sum(m.pid is None and not m.unwanted for m in self.members.values())

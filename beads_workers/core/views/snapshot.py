@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from beads_workers.core.base import limits
 from beads_workers.core.base.model import value
@@ -42,6 +44,9 @@ class ShownWorker:
     progress: Progress | None = None
     paused: str | None = None
     status: Status | None = None
+    # Where its attempts run, and the host of the one that runs; None for this machine.
+    place: str | None = None
+    host: str | None = None
     done: int = 0
     failed: int = 0
     own: bool = True
@@ -71,6 +76,7 @@ class WorkerRow(ShownWorker):
         self.issue_id, self.title, self.attempt = started.issue_id, started.title, started.attempt
         self.agent, self.progress = started.agent or None, None
         self.escalated = f"{started.agent} {started.model}" if started.instead_of else None
+        self.place, self.host = started.place or None, None
 
     def has_not(self, issue_id: str) -> None:
         """Note that the worker ended an attempt, or returned it."""
@@ -78,7 +84,7 @@ class WorkerRow(ShownWorker):
             self.prefetched = [sent for sent in self.prefetched if sent[0].issue_id != issue_id]
             return
         self.issue_id = self.title = self.attempt = self.progress = None
-        self.agent = self.escalated = None
+        self.agent = self.escalated = self.host = None
         if self.prefetched:
             stopping = self.state == "stopping"
             self.add_attempt(*self.prefetched.pop(0))
@@ -90,7 +96,7 @@ class WorkerRow(ShownWorker):
         """Note that the worker's connection is over."""
         self.connected, self.state, self.prefetched = False, "stopping", []
         self.issue_id = self.title = self.attempt = self.progress = None
-        self.agent = self.escalated = None
+        self.agent = self.escalated = self.host = None
         self.paused = self.status = None
 
 
@@ -330,6 +336,8 @@ class Board:
     landings: LandingBoard = field(default_factory=LandingBoard)
     recent_done: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     notes: deque[Entry] = field(default_factory=lambda: deque(maxlen=limits.RECENT_MAX))
+    places_seen: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What was last heard of other machines, by the names of places."""
 
     def prefetched(self) -> int:
         """Return how many tasks were sent, and wait for their worker to end others."""
@@ -457,6 +465,9 @@ class Board:
                 row = self.workers.setdefault(started.worker_id, WorkerRow(started.worker_id))
                 row.add_attempt(started, entry.elapsed)
                 self.agents.started(started)
+            case rec.Leased(host=host):
+                if row_there := self.workers.get(change.issue.worker_id):
+                    row_there.host = host
             case rec.Finished() as finished:
                 self.agents.finished(finished)
                 self._finished(finished, change.issue.title, entry)
@@ -492,6 +503,8 @@ class Board:
                 self.degraded[condition.what] = condition
             case rec.DegradedEnded(what):
                 self.degraded.pop(what, None)
+            case rec.PlaceHeard(name, seen):
+                self.places_seen[name] = seen
             case Resumed() as resumed:
                 self.claims, self.closings = resumed.claims, resumed.closed
                 self.notes.append(replace(entry, record=rec.Noted("info", resumed.text)))

@@ -8,7 +8,7 @@ from typing import Any
 from beads_workers.core.base import limits
 from beads_workers.core.base.states import ConnState
 from beads_workers.core.base.wire import REVOKED, Pause, Resume
-from beads_workers.core.records.journal import WorkerPaused, WorkerResumed
+from beads_workers.core.records.journal import PlaceHeard, WorkerPaused, WorkerResumed
 from beads_workers.core.schedule.commands import Answer
 from beads_workers.core.schedule.connection_registry import Connection, Pausing
 from beads_workers.core.schedule.events import (
@@ -89,6 +89,7 @@ class PausingWorkers(Feature):
     def _seen(self, event: PlaceSeen) -> None:
         """Give nothing new to the workers of a place that is not reached."""
         self._unreached[event.place] = event.why
+        self._effects.write(PlaceHeard(event.place, event.seen))
         for connection in self._registry:
             if connection.worker_id and self._place(connection) == event.place:
                 self._change(connection, event.why, by_place=bool(event.why))
@@ -120,7 +121,7 @@ class PausingWorkers(Feature):
     def _pause_for_person(self, worker_id: str) -> bool:
         """Pause this worker for a person; return False if there is none."""
         found, members = self._registry.of_worker(worker_id), self._parts.supervisor.members
-        of_place = [each.worker_id for each in members.values() if each.place == worker_id]
+        of_place = [each.worker_id for each in self._parts.supervisor.of_place(worker_id)]
         for each in of_place:
             self._pause_for_person(each)
         if of_place:
@@ -135,7 +136,7 @@ class PausingWorkers(Feature):
     def _let_go(self, worker_id: str) -> bool:
         """Resume this worker for a person; return False if there is none."""
         found, members = self._registry.of_worker(worker_id), self._parts.supervisor.members
-        of_place = [each.worker_id for each in members.values() if each.place == worker_id]
+        of_place = [each.worker_id for each in self._parts.supervisor.of_place(worker_id)]
         for each in of_place:
             self._let_go(each)
         if of_place:
