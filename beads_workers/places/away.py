@@ -154,8 +154,8 @@ def order_of(task: wire.Task, settings: WorkerSettings, nonce: str, host: str, c
         )
     there = replace(
         settings,
-        # What sweeps an attempt there must not meet another one.
-        worker_id=f"{settings.worker_id}-{nonce[:4]}",
+        # What sweeps a run must not meet another one's attempts, nor we these, if a host is here.
+        run_id=f"{settings.run_id}-{nonce[:8]}",
         **dict.fromkeys(("socket_path", "project", "run_directory", "actor"), ""),
         orchestrator_pid=0,
         host=host,

@@ -64,7 +64,6 @@ def main() -> int:
     order = json.loads((folder / "files" / ORDER).read_bytes())
     from beads_workers.core.base.plain import from_plain
     from beads_workers.core.base.settings import WorkerSettings
-    from beads_workers.executors.files import place_file
 
     settings = from_plain(WorkerSettings, order["settings"])
     base = folder.parents[1]
@@ -73,8 +72,6 @@ def main() -> int:
     settings = _at_home_here(settings, base, folder)
     Path(settings.project).mkdir(0o700, parents=True, exist_ok=True)
     answer = _work(settings, order["task"])
-    # From here on its worktree is not in use, unless the issue's next attempt goes on in it.
-    Path(place_file(settings.run_directory, settings.worker_id)).unlink(missing_ok=True)
     if answer is None:
         return 1
     receipt = answer.get("receipt")
@@ -134,6 +131,24 @@ def _pack(common: str, receipt: Mapping[str, Any], sent: list[str], folder: Path
     (folder / "files" / WORK).write_bytes(pack_of(common, "".join(f"{a}\n" for a in asked)))
 
 
+def _forget_old_runs(runs: Path) -> None:
+    """Remove the folders of attempts that are over: each is a run of its own here."""
+    for each in runs.iterdir():
+        if not _is_held(each / "alive"):
+            shutil.rmtree(each, ignore_errors=True)
+
+
+def _is_held(lock: Path) -> bool:
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def _forget_old_worktrees(state: str) -> None:
     """Remove the oldest worktrees that nobody uses: their branches are at home."""
     from beads_workers.worktrees.records import Records
@@ -153,10 +168,14 @@ def _forget_old_worktrees(state: str) -> None:
 def _at_home_here(settings: Any, base: Path, folder: Path) -> Any:
     """Return the settings with the paths of this host: each path of home is a field of them."""
     run = base / "state" / "runs" / settings.run_id
-    run.mkdir(0o700, parents=True, exist_ok=True)
-    # As a run of the fleet, so that whoever looks finds its worktrees in use.
-    alive = os.open(run / "alive", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(alive, fcntl.LOCK_SH)
+    run.parent.mkdir(0o700, parents=True, exist_ok=True)
+    with (base / "runs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _forget_old_runs(run.parent)
+        run.mkdir(0o700)
+        # As a run of the fleet, so that whoever looks finds its worktree in use.
+        alive = os.open(run / "alive", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(alive, fcntl.LOCK_EX)
     worktrees = settings.work.worktrees
     if worktrees is not None:
         repository, state = str(base / "repository"), str(base / "state")

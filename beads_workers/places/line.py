@@ -520,8 +520,8 @@ class PlaceLine:
                     attempt = self._taken_on(client, said)
                 elif attempt is not None:
                     await self._asked(attempt, client, said)
-        except (OSError, ValueError):
-            pass  # It is gone.
+        except (OSError, ValueError, asyncio.CancelledError):
+            pass  # It is gone, or this process is about to be.
         finally:
             writer.close()
             if attempt is not None and attempt.client is client:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.proof.machines import CASES as MACHINES_CASES
 from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.persons import CASES as PERSONS_CASES
 from tests.proof.proposals import PROJECTS
@@ -127,6 +128,10 @@ PROPOSALS = (
     *("-m", "tests.proof.proposals", "--cases", "{size}", "--json", "--progress"),
 )
 WHOSE = (sys.executable, "-m", "tests.proof.whose", "--cases", "{size}", "--json", "--progress")
+MACHINES = (
+    sys.executable,
+    *("-m", "tests.proof.machines", "--cases", "{size}", "--json", "--progress"),
+)
 SUBMODULES = (
     sys.executable,
     *("-m", "tests.proof.submodules", "--cases", "{size}", "--json", "--progress"),
@@ -176,6 +181,7 @@ PARTS: Sequence[Part] = (
     Part("proposals", "projects", len(PROJECTS), PROPOSALS, 2.0),
     Part("odd-starts", "commands in odd places", len(odd_starts()), ODD_STARTS, 700.0),
     Part("submodules", "cases of submodules", len(SUBMODULE_CASES), SUBMODULES, 300.0),
+    Part("machines", "faults of hosts and of home", len(MACHINES_CASES), MACHINES, 900.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.proof.__main__ import Proving
+from tests.proof.machines import CASES as MACHINES_CASES
 from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.persons import CASES as PERSONS_CASES
@@ -77,6 +78,7 @@ def test_full_size_is_what_is_promised() -> None:
         "git-faults": 5500,
         "bd-faults": 555,
         "odd-starts": len(odd_starts()),
+        "machines": len(MACHINES_CASES),
         "fuzz": 1_000_000,
         "rooms": 7,
         "upstream": 170,

@@ -471,6 +471,8 @@ class Board:
             case rec.Finished() as finished:
                 self.agents.finished(finished)
                 self._finished(finished, change.issue.title, entry)
+            case rec.Checkpointed(issue_id):
+                self.requeued.pop(issue_id, None)  # It was done elsewhere.
             case rec.Claimed(issue_id):
                 self.claims += 1
                 self.requeued.pop(issue_id, None)
