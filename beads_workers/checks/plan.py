@@ -113,6 +113,15 @@ class FleetPlan:
             return self.said_kind.workers(self.resolved)
         return self.options.workers
 
+    @property
+    def is_all_away(self) -> bool:
+        """Whether all attempts run on other machines, which have the agents then."""
+        try:
+            workers, places = fleet.slots_of(self.resolved)
+        except ValueError:  # A condition reports it.
+            return False
+        return bool(places) and workers == sum(place.slots for place in places)
+
     # --- what is run ---
 
     @cached_property

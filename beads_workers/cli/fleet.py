@@ -216,21 +216,15 @@ def _still_there(left: list[Any], stayed: list[dict[str, Any]]) -> CommandError:
         remaining.append(f"{counted(len(left), 'process', 'processes')} of this fleet: {named}")
         todo.append(f"look at them: ps -o pid,stat,user,args {pids}")
     if stayed:
-        named = ", ".join(map(_stayed, stayed[:NAMED_MAX]))
-        pids = " ".join(dict.fromkeys(str(each["pid"]) for each in stayed[:NAMED_MAX]))
-        keep = f"{counted(len(stayed), 'issue')} kept by workers started elsewhere"
-        remaining.append(f"{keep}: {named}")
-        todo.append(f"nobody else gets what they keep before they are gone: kill {pids}")
+        from beads_workers.ui.lines import once_gone, who_stays
+
+        named = (f"{printable(each['issue_id'])}: {who_stays(each)}" for each in stayed[:NAMED_MAX])
+        remaining.append(f"{counted(len(stayed), 'issue')} ({'; '.join(named)})")
+        todo.append(once_gone(stayed[:NAMED_MAX]))
     return CommandError(f"still there: {'; '.join(remaining)}", "; ".join(todo))
 
 
 NAMED_MAX = 10
-
-
-def _stayed(each: dict[str, Any]) -> str:
-    from beads_workers.core.base.text import printable
-
-    return f"{each['worker_id']} (pid {each['pid']}) with {printable(each['issue_id'])}"
 
 
 def wait(

@@ -36,8 +36,10 @@ from beads_workers.ui.lines import (
     by_cause,
     held_elsewhere,
     line,
+    once_gone,
     start_again,
     to_decide,
+    who_stays,
     with_budget,
 )
 from beads_workers.ui.time_text import duration
@@ -66,8 +68,7 @@ def summary(ended: dict[str, Any]) -> list[str]:
         # A sentence, not a word of the protocol: it says what to do first.
         lines.append(f"ended because: {printable(over['reason'])}")
     for each in ended.get("stayed", [])[:SHOWN_MAX]:
-        who = f"{each['worker_id']} (pid {each['pid']})"
-        lines.append(f"  {printable(each['issue_id'])}: {who} has not left, and keeps it")
+        lines.append(f"  {printable(each['issue_id'])}: {who_stays(each)}")
     quarantined = ended["quarantined"]
     landed = ended.get("landing")
     if landed is not None:
@@ -123,8 +124,7 @@ def _for_a_person(ended: dict[str, Any]) -> Iterator[str]:
 
 def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[str, Any]]) -> str:
     if stayed := ended.get("stayed"):
-        pids = " ".join(str(each["pid"]) for each in stayed[:SHOWN_MAX])
-        return f"nobody gets what these have before they are gone: kill {pids}"
+        return once_gone(stayed[:SHOWN_MAX])
     if ended.get("pending"):
         ids = " ".join(printable(issue_id) for issue_id in ended["pending"])
         if ended.get("broken"):

@@ -11,7 +11,7 @@ from beads_workers.core.base import limits
 from beads_workers.core.base.model import FLEETS, IssueId
 from beads_workers.core.base.states import RUN, ConnState, RunReaction, RunState, RunStimulus, step
 from beads_workers.core.records.issues import OUT, Standing
-from beads_workers.core.records.journal import BudgetSpent, Leased, RunChanged, RunEnded
+from beads_workers.core.records.journal import BudgetSpent, RunChanged, RunEnded
 from beads_workers.core.schedule.claims import ClaimScheduler
 from beads_workers.core.schedule.commands import End, HangUp
 from beads_workers.core.schedule.events import FatalError, StopAsked
@@ -300,7 +300,11 @@ class Ending:
                 self._connections.end_orphaned(in_flight)
                 continue
             if (lease := in_flight.issue.lease) is not None:
-                self._leave_away(issue_id, lease)
+                until = in_flight.issue.orphaned
+                left = max(0.0, until.lease_until - self._effects.epoch) if until else 0.0
+                text = f"{issue_id} is left on {lease.host}, for {left:.0f} s at most"
+                self._effects.note("error", text)
+                self._exit_code = self._exit_code or 1
                 continue
             who = f"{in_flight.issue.worker_id} (pid {pid})"
             self._effects.note("error", f"{who} has not left, and keeps {issue_id}")
@@ -308,12 +312,6 @@ class Ending:
         # Requeueing must not wait for the end of an earlier rest.
         self._parts.round_trips.hurry()
         self._effects.timers.set(SETTLE_TIMEOUT, self._effects.now + self._settle_seconds)
-
-    def _leave_away(self, issue_id: IssueId, lease: Leased) -> None:
-        most = self._connections.away.seconds(lease)
-        text = f"{issue_id} is left on {lease.host}, for {most:.0f} s at most"
-        self._effects.note("error", f"{text}: that it is over was not heard in time")
-        self._exit_code = self._exit_code or 1
 
     def fail(self, fatal: FatalError) -> None:
         """Stop: the run cannot go on.

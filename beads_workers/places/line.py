@@ -102,6 +102,8 @@ class HostLine:
         self._ref = 0
         self.why = "it was not reached yet"
         """Why it does not answer; "" if it does."""
+        self.tried = asyncio.Event()
+        """Set once it is known for the first time whether the host answers."""
         self.cut_since = time.monotonic()
         self.seconds = 0.0
         """How long the last answer took."""
@@ -170,6 +172,7 @@ class HostLine:
             if was_new:
                 self.why = why
                 self._tell()
+            self.tried.set()
             await asyncio.sleep(again)
             again = min(2 * again, AGAIN_SECONDS_MAX)
 
@@ -188,6 +191,7 @@ class HostLine:
             with suppress(Cut):  # Its complaint says more.
                 await self.ask({"hello": {"programs": []}}, REACH_SECONDS)
                 self.why = ""
+                self.tried.set()
                 self._tell()
             await reading
             assert process.stderr is not None
@@ -237,8 +241,11 @@ class Attempt:
     ended: Json | None = None
     # Its end is known to the orchestrator.
     heard: bool = False
-    # Nobody waits for it, so that its answer is fetched by a program of ours.
+    # Its worker is gone, or has given it up; once its own program is gone, too, its answer is
+    # fetched by another one.
+    orphaned: bool = False
     looked_for: bool = False
+    told: bool = False
     contact: float = field(default_factory=time.monotonic)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -385,8 +392,8 @@ class PlaceLine:
         assert lease is not None
         if attempt.may_go and not attempt.begun and attempt.order is not None:
             word["go"] = {**attempt.order, "lease": lease.seconds}
-        if attempt.ends:
-            word["end"] = True
+        if attempt.ends or (attempt.looked_for and not attempt.begun and attempt.clock):
+            word["end"] = True  # What has not begun for another run begins for nobody.
         stopped = attempt.client is not None and attempt.client.is_stopped
         if stopped is not attempt.is_paused:
             word["stop" if stopped else "cont"] = True
@@ -409,17 +416,25 @@ class PlaceLine:
         return printed or was != (attempt.begun, attempt.ended)
 
     def _take_end(self, attempt: Attempt, said: Json) -> None:
-        ended, lease = said.get("ended"), attempt.lease
+        ended = said.get("ended")
         if not ended and said.get("gone") and not said.get("begun"):
             if not (attempt.begun or attempt.looked_for or attempt.may_go):
                 return
             ended = {"why": "it had not begun", "exit": None}
-        if ended and attempt.ended is None and lease is not None:
+        if ended and attempt.ended is None:
             attempt.ended = ended
-            if attempt.looked_for:
-                self.spawn(self._fetch(attempt))
-            else:
-                self.news({"ended": to_plain(lease)})
+        self._tell_end(attempt)
+
+    def _tell_end(self, attempt: Attempt) -> None:
+        """Tell that an attempt has ended, once somebody is there for its answer."""
+        if attempt.ended is None or attempt.told or attempt.lease is None:
+            return
+        if attempt.looked_for:
+            attempt.told = True
+            self.spawn(self._fetch(attempt))
+        elif attempt.client is not None:
+            attempt.told = True
+            self.news({"ended": to_plain(attempt.lease)})
 
     def _pass_on(self, attempt: Attempt, said: Json) -> bool:
         out, sizes = said.get("out"), said.get("sizes")
@@ -465,10 +480,11 @@ class PlaceLine:
                 ids = lease.issue_id, lease.attempt, lease.request_id
                 attempt = Attempt(lease.nonce, *ids, lease.host, lease)
                 self.attempts[lease.nonce] = attempt
-                attempt.looked_for = True
+                attempt.orphaned = attempt.looked_for = attempt.may_go = True
                 self.spawn(self._found(attempt))
-            elif attempt.client is None:
-                attempt.looked_for = True
+            else:
+                attempt.orphaned = True
+                self._adopt(attempt)
             attempt.ends = attempt.ends or word == "end"
         elif attempt is None:
             return
@@ -482,6 +498,13 @@ class PlaceLine:
             self.spawn(self._part(attempt))
         elif word == "heard":
             attempt.heard = True
+        attempt.changed.set()
+
+    def _adopt(self, attempt: Attempt) -> None:
+        """Look for the end of an orphaned attempt, once nobody else does."""
+        if attempt.orphaned and attempt.client is None and not attempt.looked_for:
+            attempt.looked_for, attempt.told = True, False
+            self._tell_end(attempt)
         attempt.changed.set()
 
     def _sync(self, said: Json) -> None:
@@ -526,7 +549,9 @@ class PlaceLine:
             writer.close()
             if attempt is not None and attempt.client is client:
                 attempt.client = None
-                if not attempt.may_go:
+                if attempt.may_go:
+                    self._adopt(attempt)
+                else:
                     await self._forget(attempt)
 
     def _taken_on(self, client: Client, said: Json) -> Attempt:

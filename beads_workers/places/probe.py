@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from beads_workers.core.base.text import size
 from beads_workers.places.line import REMOTE, Cut, HostLine, needs_of
 from beads_workers.runtime.places import line_settings
 
-SECONDS = 10.0
+SECONDS = 8.0
 FREE_BYTES_MIN = 200 << 20
 
 
@@ -24,8 +25,9 @@ async def _look(settings: FleetSettings, place: Place) -> tuple[str, str]:
     for host in engine.known_hosts():
         line = HostLine(engine.argv(host), told.base, lambda: None)
         try:
-            hello, lacks = await needs_of(line, told.needs, SECONDS)
-        except Cut as error:
+            await asyncio.wait_for(line.tried.wait(), SECONDS)
+            hello, lacks = await needs_of(line, told.needs, 0.0)
+        except (Cut, TimeoutError) as error:
             return "", f"{host}: {line.why or error}"
         finally:
             await line.close()
@@ -39,6 +41,9 @@ async def _look(settings: FleetSettings, place: Place) -> tuple[str, str]:
 
 def look(settings: FleetSettings, places: Iterable[Place]) -> list[tuple[Place, str, str]]:
     """Return for each place what it has, or why no attempt can run there."""
+
+    # In a thread, another one may have waited for its programs before; it says so at length.
+    logging.getLogger("asyncio").disabled = True
 
     async def all_of_them() -> list[tuple[Place, str, str]]:
         chosen = list(places)

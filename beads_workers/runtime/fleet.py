@@ -300,7 +300,11 @@ class Fleet:
         farewell["settled"] = loop.settled
         farewell["claimed"] = board.claims
         farewell["stayed"] = [
-            {"worker_id": i.worker_id, "pid": i.lost_pid, "issue_id": i.issue_id}
+            {
+                "worker_id": i.worker_id, "pid": i.lost_pid, "issue_id": i.issue_id,
+                "host": i.lease.host if i.lease else "",
+                "until": i.orphaned.lease_until if i.orphaned else 0.0,
+            }
             for i in board.orphaned
         ]
         if self._broken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -96,8 +97,7 @@ def _text(record: rec.Record) -> str | None:
             where = host if host == place else f"{host} ({place})"
             return f"     on {printable(where, 80)}: {_id(issue_id)}"
         case rec.OwnerLost(issue_id, worker_id, lease_until=until) if until:
-            until_text = moment(until, seconds=False)
-            return f"{worker_id:>4} lost     {_id(issue_id)}: its host goes on until {until_text}"
+            return f"{worker_id:>4} lost     {_id(issue_id)}: its host goes on until {clock(until)}"
         case rec.Inherited(issue_id, _, worker_id, lease=rec.Leased(host=host)):
             where = printable(host, 80)
             return f"{worker_id:>4} keeps    {_id(issue_id)}: on {where}, of an earlier run"
@@ -311,7 +311,7 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
     for row in shown["accounts"]:
         yield f"agent {account(row)}"
     for row in shown.get("places", ()):
-        yield place(row)
+        yield place(row, shown["workers"])
     if shown["money"]:
         yield f"spent: {spent(shown['money'])}"
     for row in shown["to_review"]:
@@ -339,32 +339,53 @@ def status_lines(shown: dict[str, Any]) -> Iterator[str]:
         yield f"quarantined {text}"
     if (more := queue["quarantined"] - len(shown["quarantined"])) > 0:
         yield f"quarantined: {more} more"
-    yield from _workers(shown["workers"])
+    places, now = shown.get("places", ()), time.time()
+    there = {each["worker_id"]: where(each, places, now) for each in shown["workers"]}
+    yield from _workers(shown["workers"], there)
 
 
-def place(row: Mapping[str, Any]) -> str:
+def place(row: Mapping[str, Any], workers: Iterable[Mapping[str, Any]]) -> str:
     """Return the line of other machines: what they have, and whether they answer."""
+    there = [each for each in workers if each["place"] == row["name"] and each["issue_id"]]
+    busy = sum(each["host"] is not None for each in there)
     text = f"place {printable(row['name'])}  {row['engine']}  {row['slots']} slots"
-    text += f", {row['busy']} busy" if row["busy"] else ""
-    text += f", {row['waiting']} waiting for a host" if row["waiting"] else ""
-    text += f", {counted(row['hosts'], 'host')}"
+    text += f", {busy} busy" if busy else ""
+    text += f", {len(there) - busy} waiting for a host" if busy < len(there) else ""
+    text += f", {counted(len(row['hosts']), 'host')}"
     if row["why"]:
         return f"{text}; not reached: {printable(row['why'], 120)}"
-    return text if row["ms"] is None else f"{text}, {row['ms']} ms"
+    return f"{text}, {max((each['ms'] for each in row['hosts']), default=0)} ms"
 
 
-def where(worker: Mapping[str, Any], before: str = "on ") -> str:
-    """Return on which host a worker's attempt is, and whether that is cut off; "" for here."""
-    if not worker.get("host"):
-        return ""
-    cut = worker.get("cut_seconds")
-    if cut is None:
-        return f"{before}{worker['host']}"
-    until = moment(worker["until"], seconds=False)
-    return f"{before}{worker['host']} (cut off for {duration(round(cut))}, works on until {until})"
+def where(worker: Mapping[str, Any], places: Iterable[Mapping[str, Any]], now: float) -> str:
+    """Return on which host a worker's attempt is, and whether that is cut off; "" for here.
+    ``now``: epoch seconds."""
+    host = worker.get("host")
+    for row in places if host else ():
+        for each in row["hosts"]:
+            if (row["name"], each["name"]) == (worker["place"], host) and each["why"]:
+                until = clock(each["since"] + row["lease_seconds"], now)
+                cut = duration(round(max(0.0, now - each["since"])))
+                return f"on {host} (cut off for {cut}, works on until {until})"
+    return f"on {host}" if host else ""
 
 
-def _workers(workers: Sequence[dict[str, Any]]) -> Iterator[str]:
+def who_stays(each: Mapping[str, Any]) -> str:
+    """Return who keeps an issue beyond the end of its fleet, as ``stayed`` says it."""
+    if each.get("host"):
+        return f"it is at work on {each['host']} until {clock(each['until'])} at the latest"
+    return f"{each['worker_id']} (pid {each['pid']}) has not left, and keeps it"
+
+
+def once_gone(stayed: Iterable[Mapping[str, Any]]) -> str:
+    """Return what to do about them."""
+    pids = dict.fromkeys(str(each["pid"]) for each in stayed if each["pid"])
+    if pids:
+        return f"nobody gets what these have before they are gone: kill {' '.join(pids)}"
+    return "start again: it finds on their hosts what is still at work there"
+
+
+def _workers(workers: Sequence[dict[str, Any]], there: Mapping[str, str]) -> Iterator[str]:
     idle: dict[str, list[dict[str, Any]]] = {}
     for worker in workers:
         if worker["issue_id"] is None:
@@ -374,7 +395,7 @@ def _workers(workers: Sequence[dict[str, Any]]) -> Iterator[str]:
     took_width = max((len(_took(each)) for each in busy), default=0)
     for worker in workers:
         if worker["issue_id"] is not None or len(idle[_state(worker)]) < FOLDED_MIN:
-            yield _worker(worker, id_width, took_width)
+            yield _worker(worker, there[worker["worker_id"]], id_width, took_width)
     for state, alike in idle.items():
         if len(alike) >= FOLDED_MIN:
             done, failed = (sum(each[name] for each in alike) for name in ("done", "failed"))
@@ -389,7 +410,7 @@ def _took(worker: dict[str, Any]) -> str:
     return duration(round(worker["elapsed_seconds"]))
 
 
-def _worker(worker: dict[str, Any], id_width: int, took_width: int) -> str:
+def _worker(worker: dict[str, Any], there: str, id_width: int, took_width: int) -> str:
     head = f"{worker['worker_id']:>5} {_state(worker):<8}"
     counts = f"done {worker['done']}, failed {worker['failed']}"
     if worker["issue_id"] is None:
@@ -397,7 +418,7 @@ def _worker(worker: dict[str, Any], id_width: int, took_width: int) -> str:
     title = printable(worker["title"] or "", STATUS_TITLE_WIDTH)
     attempt = f", attempt {worker['attempt']}" if worker["attempt"] > 1 else ""
     parts = [worker["agent"], worker["activity"], used(worker["tokens"], worker["money_usd"])]
-    parts = [where(worker), *(parts if worker["agent"] else ())]
+    parts = [there, *(parts if worker["agent"] else ())]
     doing = ", ".join(printable(each, 80) for each in parts if each)
     issue = f"{printable(worker['issue_id']):<{id_width}} {_took(worker):>{took_width}}"
     return f"{head} {issue}  {title}{attempt}{f' [{doing}]' if doing else ''} ({counts})"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
 
 from rich.cells import chop_cells
@@ -56,10 +57,11 @@ def worker_row(
     *,
     chosen: bool,
     paused: bool = False,
+    places: Sequence[viewer.Fields] = (),
 ) -> Text:
     """Return the row of a worker: its work, the duration, and its counts so far.
 
-    ``paused``: the fleet is, which its head says for all workers.
+    ``paused``: the fleet is, which its head says for all workers. ``places``: other machines.
     """
     row = Row(width, CHOSEN if chosen else "")
     room = 22 if width >= 100 else 16 if width >= NARROW_COLUMNS else 0
@@ -74,8 +76,8 @@ def worker_row(
     else:
         _add_time(row, worker["elapsed_seconds"] + age, width, runs=True)
         row.add(short_id(worker["issue_id"], id_room), id_room, "strong").add(" ")
-        if there := where(worker, ""):
-            row.add(f"{there} ", style="muted" if worker["cut_seconds"] is None else "attention")
+        if there := where(worker, places, time.time()).removeprefix("on "):
+            row.add(f"{there} ", style="attention" if "(" in there else "muted")
         if worker["agent"]:
             _agent_cells(row, worker, room, width)
         else:
@@ -254,7 +256,10 @@ def workers(
     id_room = id_columns(snapshot, width)
     paused = snapshot["state"] == "paused"
     for number, worker in enumerate(page, first):
-        row = worker_row(worker, age, width, id_room, chosen=marked and number == at, paused=paused)
+        is_chosen, places = marked and number == at, snapshot.get("places", ())
+        row = worker_row(
+            worker, age, width, id_room, chosen=is_chosen, paused=paused, places=places
+        )
         yield named(row, part, viewer.key_of(part, worker))
 
 

@@ -440,7 +440,9 @@
     const said = worker.progress;
     const spent = [worker.tokens ? tokens(worker.tokens) : "", worker.money_usd ? dollars(worker.money_usd) : ""].filter(Boolean).join(", ");
     const percent = said?.percent ?? null;
-    const cut = worker.host && worker.cut_seconds !== null ? ` (cut off, works on until ${timeOf(worker.until)})` : "";
+    const place = (shot.places ?? []).find((each) => each.name === worker.place);
+    const host = place?.hosts.find((each) => each.name === worker.host && each.why);
+    const cut = host ? ` (cut off, works on until ${timeOf(host.since + place.lease_seconds)})` : "";
     const there = worker.host ? `on ${worker.host}${cut}` : "";
     const text = worker.issue_id === null ? "" : [there, worker.escalated || worker.agent || "", worker.activity || ""].filter(Boolean).join(": ");
     const told = `${percent}\0${text}\0${spent}\0${worker.failed}`;

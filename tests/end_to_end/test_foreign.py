@@ -94,11 +94,12 @@ def test_who_ignores_a_stop_is_named_and_keeps_its_issue_until_it_is_gone(
     stop = first.call("stop", "--timeout", "1", *(["--json"] if as_json else []))
     assert stop.returncode == 1, stop
     if as_json:
-        stayed = [{"worker_id": "W1", "pid": foreign.pid, "issue_id": held}]
+        who = {"worker_id": "W1", "pid": foreign.pid, "issue_id": held}
+        stayed = [{**who, "host": "", "until": 0.0}]
         assert json.loads(stop.stdout)["stayed"] == stayed
     else:
         assert "not everyone has left" in stop.stdout
-        said = f"1 issue kept by workers started elsewhere: W1 (pid {foreign.pid}) with {held}"
+        said = f"1 issue ({held}: W1 (pid {foreign.pid}) has not left, and keeps it)"
         assert f"error: still there: {said}\n" in stop.stderr
         assert f"before they are gone: kill {foreign.pid}\n" in stop.stderr
     assert first.wait() == 1

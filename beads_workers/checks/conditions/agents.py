@@ -8,7 +8,7 @@ from beads_workers.checks.rules import met
 
 
 def _all(plan: FleetPlan) -> Found:
-    if not plan.agents:
+    if not plan.agents or plan.is_all_away:
         return None
     from beads_workers.checks import agents  # Only for fleets with agents.
 
@@ -17,7 +17,7 @@ def _all(plan: FleetPlan) -> Found:
 
 def _reviewer(plan: FleetPlan) -> Found:
     review = met(plan.review)
-    if review is None:
+    if review is None or plan.is_all_away:
         return None
     from beads_workers.checks import agents
 

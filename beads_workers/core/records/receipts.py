@@ -323,7 +323,8 @@ _COUNTS = ("input", "output", "cached_read", "cached_write")
 _SHORT, _LONG = _text(limits.ERROR_CHARS_MAX), _text(limits.LESSON_CHARS_MAX)
 _READERS: dict[str, Any] = {
     **dict.fromkeys(
-        ("verdict", "agent", "model", "session", "window", "refused", "limited_model"), _SHORT
+        ("verdict", "agent", "model", "session", "host", "window", "refused", "limited_model"),
+        _SHORT,
     ),
     **dict.fromkeys(("call", "branch", "base", "head", "diffstat", "tree"), _SHORT),
     **dict.fromkeys(("verify", "why"), _SHORT),

@@ -85,8 +85,10 @@ class InFlight:
     reached: str = ""
     # The machine has slept since its claim.
     slept: bool = False
-    # Its guard has said that nothing of it lives, or its lease is over.
+    # Its guard has said that nothing of it lives, or its lease is over: then nothing more is
+    # expected of it.
     is_over: bool = False
+    is_given_up: bool = False
 
     @property
     def started(self) -> rec.Started:
@@ -328,7 +330,8 @@ class Tasks:
             self._preparation.begun()
         job, request_id = in_flight.job, f"{self._run_id}.{self._requests}"
         in_flight.conn_id, in_flight.started_at = conn_id, self._effects.now
-        in_flight.reached, in_flight.is_over = "", False
+        in_flight.reached = ""
+        in_flight.is_over = in_flight.is_given_up = False
         is_traced = self._traces.tracing is not None or job.trace_context
         traced = self._traces.begin(job, request_id) if is_traced else NOT_TRACED
         in_flight.trace_context = traced.headers

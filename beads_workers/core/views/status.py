@@ -79,8 +79,8 @@ def status(board: snapshot.Board, elapsed: float) -> dict[str, Any]:
         "state_reason": board.state_reason,
         "hours": _hours(board, elapsed),
         "uptime_seconds": round(elapsed, 3),
-        "workers": [_worker(board, row, elapsed) for row in _in_order(board)],
-        **_machines(board),
+        "workers": [_worker(row, elapsed) for row in _in_order(board)],
+        "places": [{"name": name, **seen} for name, seen in board.places_seen.items()],
         "workers_peak": board.workers_peak,
         "queue": queue,
         "quarantined": [quarantined_row(issue) for issue in quarantined[-QUARANTINED_MAX:]],
@@ -317,41 +317,7 @@ def _in_order(board: snapshot.Board) -> list[snapshot.WorkerRow]:
     return sorted(board.workers.values(), key=lambda row: snapshot.worker_order(row.worker_id))
 
 
-def _machines(board: snapshot.Board) -> dict[str, Any]:
-    """Return what is known of other machines: ``places``, and their ``hosts``."""
-    heard = board.places_seen.items()
-    hosts = [{"place": name, **host} for name, seen in heard for host in seen["hosts"]]
-    return {"places": list(_places(board)), "hosts": hosts}
-
-
-def _places(board: snapshot.Board) -> Iterator[dict[str, Any]]:
-    for name, seen in board.places_seen.items():
-        rows = [row for row in board.workers.values() if row.place == name]
-        yield {
-            "name": name,
-            "engine": seen["engine"],
-            "slots": seen["slots"],
-            "busy": sum(row.host is not None for row in rows),
-            "waiting": sum(row.host is None and row.issue_id is not None for row in rows),
-            "hosts": len(seen["hosts"]),
-            "ms": max((host["ms"] for host in seen["hosts"]), default=None),
-            "why": seen["why"],
-        }
-
-
-def _cut_off(board: snapshot.Board, row: snapshot.WorkerRow, elapsed: float) -> dict[str, Any]:
-    """Return for how long its host is cut off, and until when its attempt goes on all the same."""
-    seen = board.places_seen.get(row.place or "", {})
-    since = next(
-        (h["since"] for h in seen.get("hosts", ()) if h["name"] == row.host and h["why"]), None
-    )
-    if since is None:
-        return {"cut_seconds": None, "until": None}
-    now = board.began_at + elapsed
-    return {"cut_seconds": round(max(0.0, now - since), 1), "until": since + seen["lease_seconds"]}
-
-
-def _worker(board: snapshot.Board, row: snapshot.WorkerRow, elapsed: float) -> dict[str, Any]:
+def _worker(row: snapshot.WorkerRow, elapsed: float) -> dict[str, Any]:
     seconds = round(elapsed - row.since, 3) if row.issue_id else None
     progress = row.progress
     used = {
@@ -359,8 +325,7 @@ def _worker(board: snapshot.Board, row: snapshot.WorkerRow, elapsed: float) -> d
         "tokens": progress.tokens if progress else None,
         "money_usd": progress.money if progress else None,
     }
-    cut = _cut_off(board, row, elapsed)
-    return {**shown(row, snapshot.ShownWorker), **used, **cut, "elapsed_seconds": seconds}
+    return {**shown(row, snapshot.ShownWorker), **used, "elapsed_seconds": seconds}
 
 
 def _source_state(board: snapshot.Board, elapsed: float) -> dict[str, Any]:

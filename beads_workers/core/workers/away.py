@@ -50,7 +50,11 @@ class Away:
 
     def is_at_large(self, in_flight: InFlight) -> bool:
         """Return whether an attempt may be at work on another machine."""
-        return in_flight.issue.lease is not None and not in_flight.is_over
+        return self.is_expected(in_flight) and not in_flight.is_over
+
+    def is_expected(self, in_flight: InFlight) -> bool:
+        """Return whether news of an attempt may come from another machine, if only of its end."""
+        return in_flight.issue.lease is not None and not in_flight.is_given_up
 
     def handle(self, event: ev.Placed | ev.GuardHeard | ev.FoundEnded) -> None:
         """Take in news of a guard."""
@@ -76,6 +80,7 @@ class Away:
         if (lease := in_flight.issue.lease) is None:
             return
         self._effects.note("warning", f"{issue_id} on {lease.host}: {NOT_HEARD}")
+        in_flight.is_given_up = True
         if in_flight.issue.state is IssueState.ORPHANED:
             self._is_over(in_flight, None)
         else:
@@ -145,6 +150,7 @@ class Away:
             self._end(in_flight, answer)  # Else its worker has the answer, or is about to get it.
 
 
-def not_heard() -> Outcome:
+def no_answer(in_flight: InFlight) -> Outcome:
     """Return the outcome of an attempt of which nothing is known but that it is over."""
-    return Outcome(OutcomeKind.CANCELLED, NOT_HEARD)
+    why = NOT_HEARD if in_flight.is_given_up else "it has ended on its host without an answer"
+    return Outcome(OutcomeKind.CANCELLED, why)

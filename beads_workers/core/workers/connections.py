@@ -36,7 +36,7 @@ from beads_workers.core.schedule.commands import HangUp, WatchOwner
 from beads_workers.core.schedule.connection_registry import HAS_TASK, Connection
 from beads_workers.core.schedule.inflight import InFlight, lost, not_back
 from beads_workers.core.schedule.parts import Parts
-from beads_workers.core.workers.away import Away, not_heard
+from beads_workers.core.workers.away import Away, no_answer
 from beads_workers.core.workers.features.table import FEATURES
 from beads_workers.core.workers.sender import HoldTimeout, IdleTimeout, Overdue, Sender
 
@@ -354,7 +354,7 @@ class Connections:
     def _end_away(self, in_flight: InFlight, answer: wire.Done | wire.Failed | None) -> None:
         taken = in_flight.cancelled or in_flight.overdue or in_flight.issue.inherited
         if answer is None or taken:
-            self.end_orphaned(in_flight, not_heard())
+            self.end_orphaned(in_flight, no_answer(in_flight))
         else:
             outcome = _outcome(answer, bool(in_flight.job.call))
             self._tasks.attempt_ended(in_flight, outcome, answer.duration_ms)
@@ -520,11 +520,11 @@ class Connections:
         return ConnStimulus.FINISHED_ONE if connection.prefetched else ConnStimulus.FINISHED
 
     def _lose(self, connection: Connection, in_flight: InFlight) -> None:
-        at_large = self.away.is_at_large(in_flight)
+        is_expected = self.away.is_expected(in_flight)
         if connection.state is ConnState.ENDING:
             in_flight.cancelled = in_flight.cancelled or "stopped"
-            in_flight.obeyed = not (connection.overstayed or at_large)
-        if at_large:
+            in_flight.obeyed = not (connection.overstayed or is_expected)
+        if is_expected:
             self.away.orphan(in_flight)
             return
         pid = connection.pid
