@@ -218,8 +218,8 @@ def _still_there(left: list[Any], stayed: list[dict[str, Any]]) -> CommandError:
     if stayed:
         from beads_workers.ui.lines import once_gone, who_stays
 
-        named = (f"{printable(each['issue_id'])}: {who_stays(each)}" for each in stayed[:NAMED_MAX])
-        remaining.append(f"{counted(len(stayed), 'issue')} ({'; '.join(named)})")
+        kept = [f"{printable(each['issue_id'])}: {who_stays(each)}" for each in stayed]
+        remaining.append(f"{counted(len(stayed), 'issue')} ({'; '.join(kept[:NAMED_MAX])})")
         todo.append(once_gone(stayed[:NAMED_MAX]))
     return CommandError(f"still there: {'; '.join(remaining)}", "; ".join(todo))
 

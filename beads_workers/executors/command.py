@@ -306,7 +306,16 @@ def preparation(task: Task, settings: WorkerSettings, *, delivers: bool = False)
         "may_continue": settings.work.continues and bool(settings.work.agents),
         "lands": delivers,
     }
-    return json.dumps(fields)
+    return json.dumps(fields | _from_elsewhere(task, settings))
+
+
+def _from_elsewhere(task: Task, settings: WorkerSettings) -> dict[str, str]:
+    """Return the commits of an attempt that another machine has made, for the one that goes on."""
+    earlier = _agent_fields(task).get("earlier")
+    if not isinstance(earlier, Mapping) or earlier.get("host", "") == settings.host:
+        return {}
+    head, base = earlier.get("head"), earlier.get("base")
+    return {"head": str(head), "base": str(base)} if head and base else {}
 
 
 def _run(task: Task, settings: WorkerSettings) -> Step | NotRunnable:

@@ -36,16 +36,25 @@ from beads_workers.core.base.plain import from_plain, to_plain
 from beads_workers.core.base.settings import Work, WorkerSettings, Worktrees
 from beads_workers.core.records.journal import Leased
 from beads_workers.executors.command import AWAY_MODULE
-from beads_workers.executors.files import branch_part, log_file, result_file, usage_file
+from beads_workers.executors.files import (
+    branch_part,
+    file_name,
+    log_file,
+    result_file,
+    usage_file,
+)
 from beads_workers.places import parcel
 from beads_workers.places.host import COPIES, ORDER, RESULT, USAGE, WORK
 from beads_workers.worktrees import git
 from beads_workers.worktrees.git import BRANCHES, GitError
+from beads_workers.worktrees.landed import ATTEMPTS
 from beads_workers.worktrees.making import base_of
 from beads_workers.worktrees.places import cache_folder
+from beads_workers.worktrees.records import Records, WorktreeRecord, new_token
 
 CONNECT_SECONDS = 20.0
 """Time in which the line's process is started, or started again."""
+TRIES_MAX, TRY_AGAIN_SECONDS = 3, 0.5
 PIECE_BYTES = 256 << 10
 WORK_BYTES_MAX = 1 << 30
 """Bytes of the commits of one attempt, or of another file that it sends home."""
@@ -158,7 +167,7 @@ def order_of(task: wire.Task, settings: WorkerSettings, nonce: str, host: str, c
         run_id=f"{settings.run_id}-{nonce[:8]}",
         **dict.fromkeys(("socket_path", "project", "run_directory", "actor"), ""),
         orchestrator_pid=0,
-        host=host,
+        host=host_of(settings.place.name if settings.place else "", host),
         place=None,
         work=_work_there(work, worktrees),
     )
@@ -290,17 +299,16 @@ def fetch(line: Line, name: str) -> bytes:
             raise Failed(f"{name} is longer than {WORK_BYTES_MAX} bytes")
 
 
-def brought(line: Line, said: Json, common: str, result: str, host: str) -> Json:
+def brought(line: Line, said: Json, common: str, run: str, lease: Leased) -> Json:
     """Return an answer as it may be given at home: its work is here. Raises ``GitError``."""
     message = wire.parse(json.dumps(said).encode())
     if not isinstance(message, wire.Done | wire.Failed):
         raise Failed("its host answers neither DONE nor FAILED")
     receipt = dict(message.receipt) if message.receipt is not None else None
     if receipt is not None:
-        receipt["host"] = host
-        if head := receipt.get("head"):
-            ref = f"refs/heads/{_branch(message, receipt)}"
-            parcel.take_in(common, fetch(line, WORK), ref, _object(head))
+        receipt["host"] = host_of(lease.place, lease.host)
+        if receipt.get("head"):
+            _take_in(line, common, Path(run), lease, receipt)
     if isinstance(message, wire.Failed):
         return {
             "outcome": message.outcome.value,
@@ -311,17 +319,54 @@ def brought(line: Line, said: Json, common: str, result: str, host: str) -> Json
         }
     answer = {"outcome": OutcomeKind.SUCCESS.value, "error": "", "receipt": receipt}
     if message.result_file:
-        path = Path(result)
+        path = Path(result_file(run, lease.issue_id, lease.attempt))
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
         path.write_bytes(fetch(line, RESULT))
-        return {**answer, "result_file": result}
+        return {**answer, "result_file": str(path)}
     return {**answer, "result": message.result}
 
 
-def _branch(message: wire.Done | wire.Failed, receipt: Json) -> str:
+def host_of(place: str, host: str) -> str:
+    """Return the name of a host in a receipt, by which a session is found again."""
+    return f"{place}/{host}"
+
+
+def _take_in(line: Line, common: str, run: Path, lease: Leased, receipt: Json) -> None:
+    """Take in the branch of an attempt, with a record of ours: it goes when its work has landed."""
+    branch, head = _branch(lease.issue_id, receipt), _object(receipt["head"])
+    work = fetch(line, WORK)
+    for last in (*[False] * (TRIES_MAX - 1), True):
+        try:
+            parcel.take_in(common, work, f"refs/heads/{branch}", head)
+            break
+        except GitError:
+            if last:
+                raise
+            time.sleep(TRY_AGAIN_SECONDS)
+    kept_at = f"{ATTEMPTS}/{branch_part(lease.issue_id)}/{lease.attempt}"
+    git.git(common, "update-ref", kept_at, head)
+    records = Records(run.parents[1])
+    name = f"{file_name(lease.issue_id)}.{branch.rpartition('/')[2]}"
+    record = WorktreeRecord(
+        name,
+        lease.issue_id,
+        lease.attempt,
+        branch,
+        str(receipt.get("base", "")),
+        f"{run.parents[1]}/away/{name}",  # No folder here: git knows only the branch.
+        common,
+        run.name,
+        "",
+        new_token(),
+    )
+    os.close(records.begin(record))
+    records.ready(record)
+
+
+def _branch(issue_id: str, receipt: Json) -> str:
     """Return the branch that a receipt names, if it is one of this issue's attempts."""
     branch = str(receipt.get("branch", ""))
-    if not re.fullmatch(rf"{BRANCHES}/{re.escape(branch_part(message.issue_id))}/[0-9.]+", branch):
+    if not re.fullmatch(rf"{BRANCHES}/{re.escape(branch_part(issue_id))}/[0-9.]+", branch):
         raise Failed(f"its host names a branch that is not the issue's: {branch[:100]}")
     return branch
 
@@ -370,8 +415,7 @@ def _attempt(given: Json) -> Json:
             with suppress(Failed, OSError):
                 _keep_usage(line, usage_file(run, lease.request_id))
             return _nothing(f"on {lease.host}: {ended.get('why') or 'it ended'}")
-        result = result_file(run, lease.issue_id, lease.attempt)
-        return brought(line, watch.answer, common, result, lease.host)
+        return brought(line, watch.answer, common, run, lease)
 
 
 def _keep_usage(line: Line, path: str) -> None:

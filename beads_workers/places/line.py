@@ -17,7 +17,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from beads_workers import registry
 from beads_workers.core.base.plain import from_plain, to_plain
+from beads_workers.core.base.text import size
 from beads_workers.core.records.journal import Leased
 from beads_workers.places import guard
 from beads_workers.runtime.places import LineSettings
@@ -37,7 +38,10 @@ ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 10.0
 REACH_SECONDS = 10.0
 """Time in which a host must have answered before an attempt begins there."""
-AGAIN_SECONDS_MAX = 5.0
+AGAIN_SECONDS_MAX, LACKING_SECONDS_MAX = 5.0, 60.0
+"""Time between two tries of a line: to a host that is silent, and to one that lacks something."""
+FREE_BYTES_MIN = 64 << 20
+"""Room that an attempt must find on a host."""
 LINE_BYTES_MAX = 4 << 20
 SOURCE = Path(guard.__file__).read_text("utf-8")
 RECEIVE = (
@@ -53,6 +57,10 @@ Json = dict[str, Any]
 
 class Cut(Exception):
     """A host does not answer; the text says why, as far as that is known."""
+
+
+class Lacking(Exception):
+    """A host answers, and no attempt can run there; the text says why."""
 
 
 class Engine(Protocol):
@@ -77,16 +85,13 @@ class Engine(Protocol):
         """Return where an attempt of an earlier run is reached now."""
 
 
-async def needs_of(
-    line: HostLine, needs: tuple[str, ...], seconds: float
-) -> tuple[Json, list[str]]:
-    """Return what a host says that it has, and what it lacks. Raises ``Cut``."""
-    answer = await line.ask_patiently({"hello": {"programs": needs}}, seconds)
-    hello = answer.get("hello")
-    if not isinstance(hello, dict) or not isinstance(hello.get("programs"), dict):
-        raise Cut(str(answer.get("why") or "it answers nothing that makes sense"))
-    lacks = [name for name in needs if not hello["programs"].get(name)]
-    return hello, lacks + ([] if hello.get("python311") else ["python 3.11 or newer"])
+def lacks_of(hello: Json, needs: Iterable[str]) -> list[str]:
+    """Return what a host lacks, by what it says that it has."""
+    found = hello["programs"]
+    lacks = [name for name in needs if not found.get(name)]
+    lacks += [] if hello.get("python311") else ["python 3.11 or newer"]
+    free = hello["free"]
+    return lacks + ([] if free >= FREE_BYTES_MIN else [f"room ({size(free)} are free)"])
 
 
 # --- one host ------------------------------------------------------------------------------------
@@ -95,8 +100,10 @@ async def needs_of(
 class HostLine:
     """The line to one host: begun anew whenever it breaks, or is silent."""
 
-    def __init__(self, argv: list[str], base: str, tell: Any) -> None:
-        self._argv, self._base, self._tell = argv, base, tell
+    def __init__(self, argv: list[str], base: str, needs: tuple[str, ...], tell: Any) -> None:
+        self._argv, self._base, self._needs, self._tell = argv, base, needs, tell
+        self.hello: Json = {}
+        """What the host has, once it has answered."""
         self._process: asyncio.subprocess.Process | None = None
         self._waiting: dict[int, asyncio.Future[Json]] = {}
         self._ref = 0
@@ -162,11 +169,14 @@ class HostLine:
     async def _keep(self) -> None:
         again = 0.5
         while True:
+            was_reached = not self.why
             try:
-                why = await self._connected()
-                again = 0.5
+                why, most = await self._connected(), AGAIN_SECONDS_MAX
+            except Lacking as error:
+                why, most = str(error), LACKING_SECONDS_MAX
             except (OSError, Cut, TimeoutError) as error:
-                why = str(error) or "it does not answer"
+                why, most = str(error) or "it does not answer", AGAIN_SECONDS_MAX
+            again = 0.5 if was_reached else again
             was_new = self.why and self.why != why
             self._break(why)
             if was_new:
@@ -174,7 +184,7 @@ class HostLine:
                 self._tell()
             self.tried.set()
             await asyncio.sleep(again)
-            again = min(2 * again, AGAIN_SECONDS_MAX)
+            again = min(2 * again, most)
 
     async def _connected(self) -> str:
         """Speak to the host until the line breaks; return why it did."""
@@ -189,7 +199,7 @@ class HostLine:
             self._process = process
             reading = asyncio.create_task(self._read(process.stdout))
             with suppress(Cut):  # Its complaint says more.
-                await self.ask({"hello": {"programs": []}}, REACH_SECONDS)
+                self.hello = await self._greeted()
                 self.why = ""
                 self.tried.set()
                 self._tell()
@@ -205,6 +215,15 @@ class HostLine:
                 with suppress(ProcessLookupError):
                     process.kill()
             await process.wait()
+
+    async def _greeted(self) -> Json:
+        answer = await self.ask({"hello": {"programs": self._needs}}, REACH_SECONDS)
+        hello = answer.get("hello")
+        if not isinstance(hello, dict) or not isinstance(hello.get("programs"), dict):
+            raise Lacking(str(answer.get("why") or "it answers nothing that makes sense"))
+        if lacks := lacks_of(hello, self._needs):
+            raise Lacking(f"it has no {', no '.join(lacks)}")
+        return hello
 
     async def _read(self, stdout: asyncio.StreamReader) -> None:
         with suppress(ValueError, OSError):  # Too long a line: whoever sends it is not trusted on.
@@ -302,7 +321,8 @@ class PlaceLine:
         key = self.engine.line_of(host)
         if key not in self.lines:
             argv = self.engine.argv(host)
-            self.lines[key] = HostLine(argv, self.settings.base, self.look)
+            needs = self.settings.needs
+            self.lines[key] = HostLine(argv, self.settings.base, needs, self.look)
         return self.lines[key]
 
     def look(self) -> None:
@@ -336,9 +356,9 @@ class PlaceLine:
             placing = self.engine.place(attempt.issue_id, attempt.nonce, settings.base)
             attempt.host = await placing
             line = self.line(attempt.host)
-            hello = await self._hello(line)
             word = {"serve": [attempt.issue_id[:200], attempt.nonce]}
             said = await line.ask_patiently(word, REACH_SECONDS)
+            hello = line.hello
             if said.get("why"):
                 raise Cut(str(said["why"]))
             lease = Leased(
@@ -361,13 +381,6 @@ class PlaceLine:
                 }
             }
         )
-
-    async def _hello(self, line: HostLine) -> Json:
-        """Return what a host has; raises ``Cut`` if it lacks what attempts need."""
-        hello, lacks = await needs_of(line, self.settings.needs, REACH_SECONDS)
-        if lacks:
-            raise Cut(f"it has no {', no '.join(lacks)}")
-        return hello
 
     async def keep(self, attempt: Attempt) -> None:
         """Send words for an attempt until its end is known, and nobody needs it any more."""
@@ -617,6 +630,7 @@ async def run() -> None:
     os.chmod(name, 0o600)  # noqa: PTH101
     for host in line.engine.known_hosts():
         line.line(host)
+    line.look()
     try:
         while text := await reader.readline():
             line.order(json.loads(text))

@@ -104,7 +104,7 @@ def take_in(common: str, pack: bytes, ref: str, head: str) -> None:
     if pack:
         taking = ("index-pack", "--stdin", "--fix-thin", "--strict")
         git.git(common, *taking, stdin=os.fsdecode(pack))
-    git.git(common, "rev-list", "--objects", "--quiet", head, "--not", "--all")
+    git.git(common, "rev-list", "--objects", "--quiet", head, "--not", "--single-worktree", "--all")
     git.git(common, "update-ref", ref, head)
 
 

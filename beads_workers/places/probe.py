@@ -10,11 +10,10 @@ from pathlib import Path
 from beads_workers import registry
 from beads_workers.core.base.settings import FleetSettings, Place
 from beads_workers.core.base.text import size
-from beads_workers.places.line import REMOTE, Cut, HostLine, needs_of
+from beads_workers.places.line import REMOTE, HostLine
 from beads_workers.runtime.places import line_settings
 
 SECONDS = 8.0
-FREE_BYTES_MIN = 200 << 20
 
 
 async def _look(settings: FleetSettings, place: Place) -> tuple[str, str]:
@@ -23,19 +22,16 @@ async def _look(settings: FleetSettings, place: Place) -> tuple[str, str]:
     engine = registry.place_engine(place.engine)(place, REMOTE)
     said = []
     for host in engine.known_hosts():
-        line = HostLine(engine.argv(host), told.base, lambda: None)
+        line = HostLine(engine.argv(host), told.base, told.needs, lambda: None)
         try:
             await asyncio.wait_for(line.tried.wait(), SECONDS)
-            hello, lacks = await needs_of(line, told.needs, 0.0)
-        except (Cut, TimeoutError) as error:
-            return "", f"{host}: {line.why or error}"
+        except TimeoutError:
+            pass  # It has no other word for it than that it was not reached.
         finally:
             await line.close()
-        if hello["free"] < FREE_BYTES_MIN:
-            lacks.append(f"room: {size(hello['free'])} are free")
-        if lacks:
-            return "", f"{host} has no {', no '.join(lacks)}"
-        said.append(f"{host}: {hello['cpus']} cores, {size(hello['free'])} free")
+        if line.why and not line.hello:
+            return "", f"{host}: {line.why}"
+        said.append(f"{host}: {line.hello['cpus']} cores, {size(line.hello['free'])} free")
     return "; ".join(said) or "asked when work is placed", ""
 
 

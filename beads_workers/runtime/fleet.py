@@ -301,7 +301,9 @@ class Fleet:
         farewell["claimed"] = board.claims
         farewell["stayed"] = [
             {
-                "worker_id": i.worker_id, "pid": i.lost_pid, "issue_id": i.issue_id,
+                "worker_id": i.worker_id,
+                "pid": i.lost_pid,
+                "issue_id": i.issue_id,
                 "host": i.lease.host if i.lease else "",
                 "until": i.orphaned.lease_until if i.orphaned else 0.0,
             }

@@ -26,6 +26,10 @@ class Preparation:
     may_continue: bool = False
     # The branch of the attempt is to land.
     lands: bool = False
+    # The commit with which the work goes on that another machine has begun, and the one with which
+    # it began there.
+    head: str = ""
+    base: str = ""
 
 
 def read_preparation(text: str) -> Preparation:

@@ -93,7 +93,7 @@ def _leave(asked: Preparation, records: Records, last: WorktreeRecord) -> None:
 def _make(asked: Preparation, records: Records, place_file: Path) -> None:
     settings = asked.worktrees
     try:
-        base = making.base_of(settings)
+        base = asked.base or making.base_of(settings)
         freed = _freed(asked, records, base)
         with making.alone(settings.common):
             record, lock = _begin(asked, records, base, freed)
@@ -106,7 +106,7 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
             reuse.hand_over(freed, records, record)
         else:
             with turn(record.common):
-                git(record.path, "reset", "--hard", "--quiet")
+                git(record.path, "reset", "--hard", "--quiet", *filter(None, (asked.head,)))
         if freed is None or freed.kept is None:
             copy_files(settings, record)
             _run_set_up(settings, record)
@@ -142,7 +142,7 @@ def keep_refs(folder: str) -> None:
 
 
 def _freed(asked: Preparation, records: Records, base: str) -> reuse.FreedWorktree | None:
-    if not (asked.worktrees.reuse or asked.worktrees.rules.pool):
+    if asked.head or not (asked.worktrees.reuse or asked.worktrees.rules.pool):
         return None
     reuse.settle(records)
     return reuse.take(asked.worktrees, records, base, asked.run_id)
@@ -199,6 +199,8 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
         try:
             if not records.is_ready(record) or not Path(record.path).exists():
                 continue
+            if asked.head and reuse.tip_of(record) != asked.head:
+                continue  # Another machine has worked on it since.
             if why := removal.unusable(record):
                 making.say(f"a new worktree is made, because {record.path} is broken: {why}")
                 continue

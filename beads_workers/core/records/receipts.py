@@ -111,7 +111,7 @@ class Receipt:
     # ``agent`` and ``model``: who worked.
     agent: str = ""
     model: str = ""
-    # The id by which its session can be continued, on this ``host``; "" for the fleet's own.
+    # The id by which its session can be continued, on this ``host`` (PLACE/HOST; "" for home).
     session: str = ""
     host: str = ""
     # The session's usage by then, as its adapter wrote it.

@@ -290,17 +290,26 @@ class Tasks:
         found = self._backlog.first(unsent, fits)
         return None if found is None else self.in_flight[found]
 
-    def next_to_begin(self, wants: Priority | None = None) -> InFlight | None:
-        """Return the most urgent job that may begin now; release those whose agents may not."""
+    def next_to_begin(
+        self, wants: Priority | None, is_for_other: Callable[[Issue], bool] = lambda issue: False
+    ) -> InFlight | None:
+        """Return the most urgent job that may begin now; release those whose agents may not.
+        ``is_for_other``: whether another worker is to have an issue."""
         if self._preparation.room() == 0:
             return None
-        while (in_flight := self.most_urgent(wants)) is not None:
+        left: list[Job] = []
+        chosen = None
+        while chosen is None and (in_flight := self.most_urgent(wants)) is not None:
             candidate = self._agents.choose(in_flight.job) if self._agents.agents else NOBODY
-            if candidate is not None:
-                in_flight.candidate = candidate
-                return in_flight
-            self.drop_claim(in_flight)
-        return None
+            if candidate is None:
+                self.drop_claim(in_flight)
+            elif candidate is not NOBODY and is_for_other(in_flight.issue):
+                left.append(in_flight.job)
+            else:
+                in_flight.candidate, chosen = candidate, in_flight
+        for job in left:
+            self._backlog.add(job.issue_id, job.priority)
+        return chosen
 
     def waiting(self) -> list[IssueId]:
         """Return the claimed and unsent issues, the next one first."""

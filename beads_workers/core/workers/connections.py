@@ -28,6 +28,7 @@ from beads_workers.core.base.states import (
     IssueState,
     RunState,
 )
+from beads_workers.core.records.issues import Issue
 from beads_workers.core.records.journal import Inherited, WorkerJoined, WorkerLeft
 from beads_workers.core.records.receipts import read_receipt
 from beads_workers.core.schedule import events as ev
@@ -381,9 +382,7 @@ class Connections:
         elif connection.pause is not None:
             if not connection.pause.holds_ready:
                 self._sender.keep_waiting(connection, soon=False)
-        elif state is RunState.RUNNING and (
-            in_flight := self._tasks.next_to_begin(connection.wants)
-        ):
+        elif state is RunState.RUNNING and (in_flight := self._next_for(connection)):
             self._deliver(connection, in_flight)
         else:
             if state is RunState.RUNNING and connection.wants is not None:
@@ -392,6 +391,21 @@ class Connections:
             if not (self._parts.push and connection.own and state is RunState.RUNNING):
                 soon = self._scheduler.coming() if soon is None else soon
                 self._sender.keep_waiting(connection, soon=soon)
+
+    def _next_for(self, connection: Connection) -> InFlight | None:
+        """Return what a worker begins now. A session lies on one machine: who is free there has
+        it."""
+        place_of = self._parts.supervisor.place_of
+
+        def is_for_other(issue: Issue) -> bool:
+            receipt = issue.retry_entry.receipt if issue.retry_entry else None
+            there = receipt.host.partition("/")[0] if receipt and receipt.session else None
+            if there in (None, place_of(connection.pid)):
+                return False
+            ready = self._registry.in_state(ConnState.READY)
+            return any(place_of(c.pid) == there and c.pause is None for c in ready)
+
+        return self._tasks.next_to_begin(connection.wants, is_for_other)
 
     def _deliver(self, connection: Connection, in_flight: InFlight) -> None:
         batched = connection.abilities.batch_size > 0
@@ -416,7 +430,7 @@ class Connections:
         for connection in self._registry.in_state(ConnState.READY):
             if connection.retiring or connection.pause is not None:
                 continue
-            if in_flight := self._tasks.next_to_begin(connection.wants):
+            if in_flight := self._next_for(connection):
                 self._deliver(connection, in_flight)
 
     def handed_over(self, in_flight: InFlight) -> None:
