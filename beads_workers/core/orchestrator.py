@@ -195,7 +195,7 @@ class Orchestrator:
             case ev.OwnerGone(pid):
                 self._connections.owner_dead(pid)
             case ev.Placed() | ev.GuardHeard() | ev.FoundEnded() | ev.PlaceSeen():
-                self._connections.told_of_place(event)
+                self._connections.asked(event)
             case ev.WorktreeLeft(issue_id):
                 self._parts.retry_state.vacated(issue_id)
             case ev.UsageRead():

@@ -411,9 +411,10 @@ def _attempt(given: Json) -> Json:
         watch = Watch(line)
         ended = watch.run()
         lease = from_plain(Leased, placed)
-        if watch.answer is None:
+        if watch.answer is None or "attach" in given:
             with suppress(Failed, OSError):
                 _keep_usage(line, usage_file(run, lease.request_id))
+        if watch.answer is None:
             return _nothing(f"on {lease.host}: {ended.get('why') or 'it ended'}")
         return brought(line, watch.answer, common, run, lease)
 

@@ -269,7 +269,8 @@ def _conversation(
                 connection.sendall(task)
                 task = b""
             elif said["type"] in ("DONE", "FAILED"):
-                connection.sendall(leave)
+                with contextlib.suppress(OSError):  # It has left by itself.
+                    connection.sendall(leave)
                 return dict(said)
             elif said["type"] == "PROGRESS":
                 _say({"progress": said})

@@ -381,6 +381,9 @@ class ConditionRecovered:
 Asked = PauseAsked | ResumeAsked | TasksAsked | FleetRequest | StatusWanted
 """Requests of people, and of programs of theirs, to a running fleet."""
 
+OfPlace = Placed | GuardHeard | FoundEnded | PlaceSeen
+"""News of other machines."""
+
 Event = (
     Connected
     | Received
@@ -391,10 +394,7 @@ Event = (
     | WorkerNotStarted
     | WorkerReaped
     | OwnerGone
-    | Placed
-    | GuardHeard
-    | FoundEnded
-    | PlaceSeen
+    | OfPlace
     | WorktreeLeft
     | UsageRead
     | RecoveryFailed

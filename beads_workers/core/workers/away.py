@@ -36,6 +36,8 @@ _OVER = (RunState.SETTLING, RunState.ENDED)
 class Away:
     """Keeps the leases of attempts: from the word to begin to the certainty that they are over."""
 
+    requests = (ev.Placed, ev.GuardHeard, ev.FoundEnded)
+
     def __init__(
         self,
         parts: Parts,
@@ -56,7 +58,7 @@ class Away:
         """Return whether news of an attempt may come from another machine, if only of its end."""
         return in_flight.issue.lease is not None and not in_flight.is_given_up
 
-    def handle(self, event: ev.Placed | ev.GuardHeard | ev.FoundEnded) -> None:
+    def asked(self, event: ev.OfPlace) -> None:
         """Take in news of a guard."""
         match event:
             case ev.Placed(lease):
@@ -69,7 +71,7 @@ class Away:
                 self._effects.ask(TellGuard(Word.HEARD if at_large else Word.DROP, lease))
                 if at_large is not None:
                     self._is_over(at_large[0], answer)
-            case ev.FoundEnded():
+            case _:
                 pass  # The next start asks for it.
 
     def lease_over(self, issue_id: IssueId) -> None:
@@ -81,10 +83,9 @@ class Away:
             return
         self._effects.note("warning", f"{issue_id} on {lease.host}: {NOT_HEARD}")
         in_flight.is_given_up = True
-        if in_flight.issue.state is IssueState.ORPHANED:
-            self._is_over(in_flight, None)
-        else:
-            self._is_over(in_flight, None)
+        waits = in_flight.issue.state is IssueState.RUNNING
+        self._is_over(in_flight, None)
+        if waits:
             self._sender.end_attempt(in_flight, NOT_HEARD)  # Its worker still waits for it.
 
     def orphan(self, in_flight: InFlight) -> None:

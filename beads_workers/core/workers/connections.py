@@ -181,15 +181,12 @@ class Connections:
         name = type(message).__name__.upper()
         self._sender.note_stray(connection, f"said {name}, which is not understood here")
 
-    def told_of_place(self, event: OfPlace) -> None:
-        """Take in news of other machines."""
-        if isinstance(event, ev.PlaceSeen):
-            self.asked(event)
-        else:
-            self.away.handle(event)
-
-    def asked(self, event: ev.Asked | ev.PlaceSeen) -> bool:
-        """Pass a person's request to the feature that handles it; return False if none does."""
+    def asked(self, event: ev.Asked | ev.OfPlace) -> bool:
+        """Pass a person's request, or news of a place, to the feature that handles it; return False
+        if none does."""
+        if isinstance(event, self.away.requests):
+            self.away.asked(event)
+            return True
         able = [feature for feature in self._features if isinstance(event, feature.requests)]
         for feature in able:
             feature.asked(event)
@@ -561,7 +558,6 @@ class Connections:
         self._sender.note_stray(connection, text)
 
 
-OfPlace = ev.Placed | ev.GuardHeard | ev.FoundEnded | ev.PlaceSeen
 _KNOWN = (ConnState.IDLE, ConnState.READY, ConnState.RESERVED, ConnState.BUSY)
 _TAKING = (RunState.WAITING, RunState.RUNNING, RunState.PAUSED)
 _LEAVING = (RunState.DRAINING, RunState.STOPPING, RunState.SETTLING, RunState.ENDED)

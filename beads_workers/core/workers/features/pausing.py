@@ -99,13 +99,14 @@ class PausingWorkers(Feature):
         if isinstance(event, PlaceSeen):
             self._seen(event)
             return
+        of_place = self._parts.supervisor.of_place
+        named = [[m.worker_id for m in of_place(each)] or [each] for each in event.worker_ids]
+        ids = tuple(worker_id for each in named for worker_id in each)
         if isinstance(event, PauseAsked):
-            unknown = [
-                each for each in dict.fromkeys(event.worker_ids) if not self._pause_for_person(each)
-            ]
-            self._answer(event.ticket, event.worker_ids, "paused", unknown)
+            unknown = [each for each in dict.fromkeys(ids) if not self._pause_for_person(each)]
+            self._answer(event.ticket, ids, "paused", unknown)
             return
-        ids = event.worker_ids or tuple(sorted(self._paused_ids))
+        ids = ids or tuple(sorted(self._paused_ids))
         unknown = [each for each in dict.fromkeys(ids) if not self._let_go(each)]
         if event.worker_ids:
             self._answer(event.ticket, ids, "resumed", unknown)
@@ -120,13 +121,8 @@ class PausingWorkers(Feature):
 
     def _pause_for_person(self, worker_id: str) -> bool:
         """Pause this worker for a person; return False if there is none."""
-        found, members = self._registry.of_worker(worker_id), self._parts.supervisor.members
-        of_place = [each.worker_id for each in self._parts.supervisor.of_place(worker_id)]
-        for each in of_place:
-            self._pause_for_person(each)
-        if of_place:
-            return True
-        if not found and worker_id not in members:
+        found = self._registry.of_worker(worker_id)
+        if not found and worker_id not in self._parts.supervisor.members:
             return False
         self._paused_ids.add(worker_id)
         for connection in found:
@@ -135,16 +131,11 @@ class PausingWorkers(Feature):
 
     def _let_go(self, worker_id: str) -> bool:
         """Resume this worker for a person; return False if there is none."""
-        found, members = self._registry.of_worker(worker_id), self._parts.supervisor.members
-        of_place = [each.worker_id for each in self._parts.supervisor.of_place(worker_id)]
-        for each in of_place:
-            self._let_go(each)
-        if of_place:
-            return True
+        found = self._registry.of_worker(worker_id)
         self._paused_ids.discard(worker_id)
         for connection in found:
             self._change(connection, by_person=False)
-        return bool(found) or worker_id in members
+        return bool(found) or worker_id in self._parts.supervisor.members
 
     def _change(
         self,
