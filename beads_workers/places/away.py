@@ -56,6 +56,7 @@ CONNECT_SECONDS = 20.0
 """Time in which the line's process is started, or started again."""
 TRIES_MAX, TRY_AGAIN_SECONDS = 3, 0.5
 PIECE_BYTES = 256 << 10
+OVERLAP_BYTES = 200
 WORK_BYTES_MAX = 1 << 30
 """Bytes of the commits of one attempt, or of another file that it sends home."""
 
@@ -133,6 +134,11 @@ class Line:
 # --- there ---------------------------------------------------------------------------------------
 
 
+RUN = (
+    'P=$1.python/bin/python3; [ -x "$P" ] || exec "$0" -I "$1";'
+    ' exec "$P" -P -m beads_workers.places.host'
+)
+"""What a host runs: the package where it is unpacked, else its parcel (``host.install``)."""
 NO_PATHS = dict.fromkeys(("checkout", "common", "folder", "state_directory", "remote", "on"), "")
 
 
@@ -243,7 +249,7 @@ def begin(line: Line, task: wire.Task, settings: WorkerSettings) -> Json:
         line.ask({"put": COPIES, "parcel": copies.name})
     for at, piece in _pieces(json.dumps(order).encode()):
         line.ask({"put": ORDER, "at": at, "data": piece})
-    program = [placed["python"], "-I", f"{placed['base']}/parcels/{package.name}"]
+    program = ["sh", "-c", RUN, placed["python"], f"{placed['base']}/parcels/{package.name}"]
     grace = settings.work.term_grace_seconds
     line.say({"begin": {"argv": program, "env": {}, "grace": grace}})
     return placed
@@ -255,8 +261,10 @@ def begin(line: Line, task: wire.Task, settings: WorkerSettings) -> Json:
 class Watch:
     """Passes on what an attempt prints there, until it has ended."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, log: str = "") -> None:
+        """``log``: has what somebody else has passed on before."""
         self._line = line
+        self._known = Path(log).read_bytes() if log else b""
         self._unread = b""
         self.answer: Json | None = None
         """DONE or FAILED of the worker there."""
@@ -267,8 +275,7 @@ class Watch:
             said = self._line.hear()
             if "out" in said:
                 out, log = map(base64.b64decode, said["out"])
-                sys.stderr.buffer.write(log)
-                sys.stderr.buffer.flush()
+                self._pass_on(log)
                 *lines, self._unread = (self._unread + out).split(b"\n")
                 for line in lines:
                     self._read(line)
@@ -277,6 +284,14 @@ class Watch:
             elif "ended" in said:
                 ended: Json = said["ended"]
                 return ended
+
+    def _pass_on(self, log: bytes) -> None:
+        if (known := self._known) and log:  # What comes first is the beginning.
+            at = known.rfind(log[:OVERLAP_BYTES])
+            self._known = b""
+            log = log[len(known) - at :] if at >= 0 and log.startswith(known[at:]) else log
+        sys.stderr.buffer.write(log)
+        sys.stderr.buffer.flush()
 
     def _read(self, line: bytes) -> None:
         match _parsed(line):
@@ -408,7 +423,7 @@ def _attempt(given: Json) -> Json:
             worktrees, run = settings.work.worktrees, settings.run_directory
             common = worktrees.common if worktrees is not None else ""
             placed = begin(line, task, settings)
-        watch = Watch(line)
+        watch = Watch(line, str(given.get("log", "")))
         ended = watch.run()
         lease = from_plain(Leased, placed)
         if watch.answer is None or "attach" in given:
@@ -430,8 +445,9 @@ async def fetched(socket_path: str, runs: str, common: str, lease: Leased) -> Js
     """Return the answer of an attempt that has ended, brought by this program in the place of a
     worker; None if it has none."""
     run = f"{runs}/{lease.request_id.rpartition('.')[0]}"
-    fields = {"line": socket_path, "attach": to_plain(lease), "run": run, "common": common}
     log = log_file(run, lease.issue_id, lease.attempt)
+    fields = {"line": socket_path, "attach": to_plain(lease), "run": run, "common": common}
+    fields["log"] = log
     with open(log, "ab", opener=_private) as file:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", AWAY_MODULE),

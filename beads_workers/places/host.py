@@ -16,7 +16,6 @@ import signal
 import socket
 import sys
 import time
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +36,8 @@ KEPT_WORKTREES = 16
 def install() -> None:
     """Unpack the package beside its parcel, as the only one of a virtual environment, and run
     ``main`` there: so each program of ours finds it, and no program of the attempt does."""
+    import zipfile  # Once for each version on a host.
+
     parcel = Path(sys.argv[0])
     place = parcel.with_name(f"{parcel.name}.python")
     if not place.exists():

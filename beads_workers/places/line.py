@@ -17,7 +17,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,9 +118,14 @@ class HostLine:
 
     async def ask(self, word: Mapping[str, Any], seconds: float = ANSWER_SECONDS) -> Json:
         """Return the answer to a word. Raises ``Cut``."""
-        process = self._process
-        if process is None or process.stdin is None:
+        if self.why or self._process is None:
             raise Cut(self.why)
+        return await self._ask(self._process, word, seconds)
+
+    async def _ask(
+        self, process: asyncio.subprocess.Process, word: Mapping[str, Any], seconds: float
+    ) -> Json:
+        assert process.stdin is not None
         self._ref += 1
         ref, began = self._ref, time.monotonic()
         answer = self._waiting[ref] = asyncio.get_running_loop().create_future()
@@ -162,6 +167,9 @@ class HostLine:
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
                 process.kill()
+        self._fail(why)
+
+    def _fail(self, why: str) -> None:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(Cut(why))
@@ -198,8 +206,9 @@ class HostLine:
             process.stdin.write((RECEIVE % (len(text), self._base)).encode() + text)
             self._process = process
             reading = asyncio.create_task(self._read(process.stdout))
+            reading.add_done_callback(lambda task: self._fail("the line was closed"))
             with suppress(Cut):  # Its complaint says more.
-                self.hello = await self._greeted()
+                self.hello = await self._greeted(process)
                 self.why = ""
                 self.tried.set()
                 self._tell()
@@ -216,8 +225,8 @@ class HostLine:
                     process.kill()
             await process.wait()
 
-    async def _greeted(self) -> Json:
-        answer = await self.ask({"hello": {"programs": self._needs}}, REACH_SECONDS)
+    async def _greeted(self, process: asyncio.subprocess.Process) -> Json:
+        answer = await self._ask(process, {"hello": {"programs": self._needs}}, REACH_SECONDS)
         hello = answer.get("hello")
         if not isinstance(hello, dict) or not isinstance(hello.get("programs"), dict):
             raise Lacking(str(answer.get("why") or "it answers nothing that makes sense"))
@@ -305,16 +314,20 @@ class PlaceLine:
         sys.stdout.write(f"{json.dumps(fields)}\n")
         sys.stdout.flush()
 
-    def spawn(self, work: Any) -> None:
-        """Run a coroutine beside the others."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+    def spawn(self, work: Awaitable[None], attempt: Attempt) -> None:
+        """Run a coroutine for an attempt beside the others; if it fails, its client is told."""
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:  # Whatever it is, nobody must wait for ever.
+                sys.stderr.write(f"{attempt.issue_id}: {type(error).__name__}: {error}\n")
+                if attempt.client is not None:
+                    attempt.client.say({"failed": f"{type(error).__name__}: {error}"})
+
+        task = asyncio.create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def line(self, host: str) -> HostLine:
         """Return the line that serves a host."""
@@ -444,7 +457,7 @@ class PlaceLine:
             return
         if attempt.looked_for:
             attempt.told = True
-            self.spawn(self._fetch(attempt))
+            self.spawn(self._fetch(attempt), attempt)
         elif attempt.client is not None:
             attempt.told = True
             self.news({"ended": to_plain(attempt.lease)})
@@ -494,7 +507,7 @@ class PlaceLine:
                 attempt = Attempt(lease.nonce, *ids, lease.host, lease)
                 self.attempts[lease.nonce] = attempt
                 attempt.orphaned = attempt.looked_for = attempt.may_go = True
-                self.spawn(self._found(attempt))
+                self.spawn(self._found(attempt), attempt)
             else:
                 attempt.orphaned = True
                 self._adopt(attempt)
@@ -508,7 +521,7 @@ class PlaceLine:
             if attempt.client is not None:
                 attempt.client.say({"failed": "it is not wanted any more"})
             self._sync(said)
-            self.spawn(self._part(attempt))
+            self.spawn(self._part(attempt), attempt)
         elif word == "heard":
             attempt.heard = True
         attempt.changed.set()
@@ -575,16 +588,16 @@ class PlaceLine:
                 ids = lease.issue_id, lease.attempt, lease.request_id
                 attempt = Attempt(lease.nonce, *ids, lease.host, lease, may_go=True, begun=True)
                 self.attempts[lease.nonce] = attempt
-                self.spawn(self.keep(attempt))
+                self.spawn(self.keep(attempt), attempt)
             attempt.client = client
             if attempt.ended is not None and attempt.looked_for:
-                self.spawn(self._reread(attempt, client))
+                self.spawn(self._reread(attempt, client), attempt)
             return attempt
         asked = said["place"]
         ids = str(asked["issue_id"]), int(asked["attempt"]), str(asked["request_id"])
         attempt = Attempt(secrets.token_hex(16), *ids, client=client)
         self.attempts[attempt.nonce] = attempt
-        self.spawn(self.place(attempt))
+        self.spawn(self.place(attempt), attempt)
         return attempt
 
     async def _reread(self, attempt: Attempt, client: Client) -> None:
@@ -602,7 +615,7 @@ class PlaceLine:
         elif "begin" in said and attempt.lease is not None:
             attempt.order = said["begin"]
             self.news({"placed": to_plain(attempt.lease)})
-            self.spawn(self.keep(attempt))
+            self.spawn(self.keep(attempt), attempt)
         elif "end" in said and os.getppid() == self.settings.orchestrator_pid:
             # A worker whose orchestrator is gone says so, too: its attempt is for the next start.
             attempt.ends = True
