@@ -223,12 +223,18 @@ def _work(settings: Any, task_line: str) -> dict[str, Any] | None:
     run, worker = settings.run_directory, settings.worker_id
     log = _Log(log_file(run, task.issue_id, task.attempt), output_file(run, worker))
     connection, pid = _forked(settings)
-    signal.signal(signal.SIGTERM, lambda number, frame: os.kill(pid, signal.SIGTERM))
+
+    def end(number: int, frame: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+    signal.signal(signal.SIGTERM, end)
     told = wire.encode(task, worker, time.time(), v1=False)
     leave = wire.encode(wire.Shutdown("idle_timeout"), worker, 0.0, v1=False)
     try:
         return _conversation(connection, told, leave, log)
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0)
         log.copy()

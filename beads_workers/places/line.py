@@ -63,6 +63,10 @@ class Lacking(Exception):
     """A host answers, and no attempt can run there; the text says why."""
 
 
+NONSENSE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+"""What comes of an answer that is not of a guard: a host is not trusted."""
+
+
 class Engine(Protocol):
     """How the hosts of a place are reached, and attempts are placed there. May raise ``Cut``."""
 
@@ -182,6 +186,8 @@ class HostLine:
                 why, most = await self._connected(), AGAIN_SECONDS_MAX
             except Lacking as error:
                 why, most = str(error), LACKING_SECONDS_MAX
+            except NONSENSE:
+                why, most = "it answers nothing that makes sense", LACKING_SECONDS_MAX
             except (OSError, Cut, TimeoutError) as error:
                 why, most = str(error) or "it does not answer", AGAIN_SECONDS_MAX
             again = 0.5 if was_reached else again
@@ -227,19 +233,18 @@ class HostLine:
 
     async def _greeted(self, process: asyncio.subprocess.Process) -> Json:
         answer = await self._ask(process, {"hello": {"programs": self._needs}}, REACH_SECONDS)
-        hello = answer.get("hello")
-        if not isinstance(hello, dict) or not isinstance(hello.get("programs"), dict):
-            raise Lacking(str(answer.get("why") or "it answers nothing that makes sense"))
+        if why := answer.get("why"):
+            raise Lacking(str(why)[:300])
+        hello: Json = answer["hello"]
         if lacks := lacks_of(hello, self._needs):
             raise Lacking(f"it has no {', no '.join(lacks)}")
         return hello
 
     async def _read(self, stdout: asyncio.StreamReader) -> None:
-        with suppress(ValueError, OSError):  # Too long a line: whoever sends it is not trusted on.
+        with suppress(OSError, *NONSENSE):  # Or too long a line: it is not heard any further.
             while line := await stdout.readline():
                 answer = json.loads(line)
-                ref = answer.get("ref") if isinstance(answer, dict) else None
-                waiting = self._waiting.get(ref) if isinstance(ref, int) else None
+                waiting = self._waiting.get(answer["ref"])
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
 
@@ -400,7 +405,7 @@ class PlaceLine:
         pause = SOON_SECONDS
         while attempt.nonce in self.attempts and not (attempt.ended and attempt.heard):
             news = False
-            with suppress(Cut):
+            with suppress(Cut, *NONSENSE):  # Not heard: its lease counts.
                 news = await self._word(attempt)
             pause = SOON_SECONDS if news else min(WORD_SECONDS, pause * 1.3)
             attempt.changed.clear()
@@ -448,7 +453,7 @@ class PlaceLine:
                 return
             ended = {"why": "it had not begun", "exit": None}
         if ended and attempt.ended is None:
-            attempt.ended = ended
+            attempt.ended = {"why": str(ended.get("why") or "")[:300], "exit": ended.get("exit")}
         self._tell_end(attempt)
 
     def _tell_end(self, attempt: Attempt) -> None:
@@ -466,6 +471,8 @@ class PlaceLine:
         out, sizes = said.get("out"), said.get("sizes")
         if attempt.client is None or not out or not any(out) or not sizes:
             return False
+        if max(attempt.read) > guard.OUTPUT_MAX:
+            return False  # More than a guard lets pass: a host is not trusted.
         attempt.client.say({"out": out})
         for number, data in enumerate(out):
             attempt.read[number] += len(data) * 3 // 4 - data.count("=", -2)
@@ -473,7 +480,7 @@ class PlaceLine:
 
     async def _drain(self, attempt: Attempt) -> None:
         """Bring the rest of the output of an attempt that has ended."""
-        with suppress(Cut):
+        with suppress(Cut, *NONSENSE):
             while True:
                 line, word = self.line(attempt.host), {"nonce": attempt.nonce, "out": attempt.read}
                 said = await line.ask_patiently(word, REACH_SECONDS)
@@ -616,8 +623,11 @@ class PlaceLine:
             attempt.order = said["begin"]
             self.news({"placed": to_plain(attempt.lease)})
             self.spawn(self.keep(attempt), attempt)
-        elif "end" in said and os.getppid() == self.settings.orchestrator_pid:
+        elif "end" in said:
             # A worker whose orchestrator is gone says so, too: its attempt is for the next start.
+            await asyncio.sleep(SOON_SECONDS)
+            if os.getppid() != self.settings.orchestrator_pid:
+                return
             attempt.ends = True
             if attempt.order is None:
                 client.say({"failed": "it was ended before it began"})

@@ -38,9 +38,9 @@ from beads_workers.core.records.landing import (
     to_line,
 )
 from beads_workers.landing.repository import landing_folder
-from beads_workers.runtime.lander import LINE_BYTES_MAX
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.sessions import kill, with_variable
+from beads_workers.runtime.side_programs import LINE_BYTES_MAX
 from beads_workers.worktrees.ledger import entries
 from beads_workers.worktrees.records import Records, WorktreeRecord
 from tests.landing.program import Program
