@@ -70,6 +70,9 @@ NONSENSE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 class Engine(Protocol):
     """How the hosts of a place are reached, and attempts are placed there. May raise ``Cut``."""
 
+    waiting: Mapping[str, str]
+    """Why attempts wait for a host, by nonce."""
+
     def known_hosts(self) -> list[str]:
         """Return the hosts to which lines are kept, whether an attempt is there or not."""
 
@@ -241,12 +244,11 @@ class HostLine:
         return hello
 
     async def _read(self, stdout: asyncio.StreamReader) -> None:
-        with suppress(OSError, *NONSENSE):  # Or too long a line: it is not heard any further.
-            while line := await stdout.readline():
-                answer = json.loads(line)
-                waiting = self._waiting.get(answer["ref"])
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(answer)
+        while line := await stdout.readline():
+            answer = json.loads(line)
+            waiting = self._waiting.get(answer["ref"])
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
 
 
 # --- one attempt ---------------------------------------------------------------------------------
@@ -356,12 +358,21 @@ class PlaceLine:
             for name, line in sorted(self.lines.items())
         ]
         why = str(hosts[0]["why"]) if hosts and all(h["why"] for h in hosts) else ""
-        told = json.dumps([[h["name"], h["why"]] for h in hosts])
+        reasons = self.engine.waiting
+        waiting = {a.issue_id: reasons[n] for n, a in self.attempts.items() if n in reasons}
+        told = json.dumps([waiting, *([h["name"], h["why"]] for h in hosts)])
         if told != self._told or now > self._told_at + LOOK_SECONDS:
             self._told, self._told_at = told, now
             facts = {"engine": place.engine, "slots": place.slots}
             lease = {"lease_seconds": place.lease_seconds}
-            self.news({"seen": {**facts, **lease, "hosts": hosts, "why": why}})
+            seen = {"hosts": hosts, "waiting": waiting, "why": why}
+            self.news({"seen": {**facts, **lease, **seen}})
+
+    async def keep_looking(self) -> None:
+        """Look now and then."""
+        while True:
+            self.look()
+            await asyncio.sleep(WORD_SECONDS)
 
     # --- from placing to the end ---------------------------------------------------------------
 
@@ -436,7 +447,6 @@ class PlaceLine:
             return False  # It speaks of another attempt.
         attempt.is_paused = stopped
         was, attempt.contact = (attempt.begun, attempt.ended), time.monotonic()
-        self.look()
         if said.get("boot") == lease.boot:
             attempt.clock = max(attempt.clock or 0.0, float(said.get("clock") or 0.0))
         attempt.begun = attempt.begun or bool(said.get("begun"))
@@ -500,7 +510,16 @@ class PlaceLine:
     async def _forget(self, attempt: Attempt) -> None:
         self.attempts.pop(attempt.nonce, None)
         attempt.changed.set()
-        await self.engine.drop(attempt.nonce)
+        with suppress(Cut):
+            await self.engine.drop(attempt.nonce)
+
+    async def _close_unused(self, host: str) -> None:
+        """Close a line to a host that is not known without an attempt there."""
+        key = self.engine.line_of(host)
+        used = (*self.engine.known_hosts(), *(a.host for a in self.attempts.values()))
+        if key in self.lines and key not in map(self.engine.line_of, used):
+            await self.lines.pop(key).close()
+            self.look()
 
     # --- what the orchestrator wants -----------------------------------------------------------
 
@@ -555,6 +574,7 @@ class PlaceLine:
                     await line.ask_patiently({**word, "end": True}, REACH_SECONDS)
                     await asyncio.sleep(WORD_SECONDS)
                 await line.ask_patiently({**word, "bye": True}, REACH_SECONDS)
+            await self._close_unused(attempt.host)
 
     async def _found(self, attempt: Attempt) -> None:
         with suppress(Cut):
@@ -595,7 +615,7 @@ class PlaceLine:
                 ids = lease.issue_id, lease.attempt, lease.request_id
                 attempt = Attempt(lease.nonce, *ids, lease.host, lease, may_go=True, begun=True)
                 self.attempts[lease.nonce] = attempt
-                self.spawn(self.keep(attempt), attempt)
+                self.spawn(self._found(attempt), attempt)
             attempt.client = client
             if attempt.ended is not None and attempt.looked_for:
                 self.spawn(self._reread(attempt, client), attempt)
@@ -653,11 +673,12 @@ async def run() -> None:
     os.chmod(name, 0o600)  # noqa: PTH101
     for host in line.engine.known_hosts():
         line.line(host)
-    line.look()
+    looking = asyncio.create_task(line.keep_looking())
     try:
         while text := await reader.readline():
             line.order(json.loads(text))
     finally:
+        looking.cancel()
         server.close()
         await asyncio.gather(*(each.close() for each in line.lines.values()))
 
@@ -670,4 +691,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from beads_workers.places import line  # Engines know this one's ``Cut``.
+
+    sys.exit(line.main())

@@ -16,6 +16,7 @@ class Ssh:
 
     def __init__(self, place: Place, remote: str) -> None:
         self._host = place.address or place.name
+        self.waiting: dict[str, str] = {}
         self._remote = remote
 
     def known_hosts(self) -> list[str]:

@@ -351,6 +351,8 @@ def place(row: Mapping[str, Any], workers: Iterable[Mapping[str, Any]]) -> str:
     text = f"place {printable(row['name'])}  {row['engine']}  {row['slots']} slots"
     text += f", {busy} busy" if busy else ""
     text += f", {len(there) - busy} waiting for a host" if busy < len(there) else ""
+    whys = dict.fromkeys(row.get("waiting", {}).values())
+    text += f" ({printable(', '.join(whys), 120)})" if whys else ""
     text += f", {counted(len(row['hosts']), 'host')}"
     if row["why"]:
         return f"{text}; not reached: {printable(row['why'], 120)}"

@@ -133,6 +133,8 @@ def killed(world: World, name: str, at: float, on: Sequence[str] = ON) -> Expect
     pids = _found(world, victim, name)
     if name == "all of home":
         world.kill_home()
+    elif name in ENDS_HOME:
+        world.killed_at = time.time()
     send(pids, signal.SIGKILL)
     if name in ENDS_HOME:
         world.starts[-1].ended()
@@ -316,6 +318,7 @@ def killed_when(world: World, moment: str, *, alone: bool = False) -> Expected:
     until(lambda: _journal_has(world, "started"), "an attempt is started")
     orchestrator, others = world.orchestrator(), world.at_home()
     until(lambda: MOMENTS[moment](world), moment, look=MOMENT_SECONDS)
+    world.killed_at = time.time()
     send([orchestrator, *([] if alone else others)], signal.SIGKILL)
     begun = [path.parent.name[:8] for path in world.at_host("begun")]
     world.tell(f"killed {moment}; begun on n1 are {begun}")

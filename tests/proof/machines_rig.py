@@ -129,6 +129,8 @@ class Watch(threading.Thread):
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.seen: dict[str, tuple[float, float]] = {}
+        self.worlds: list[World] = []
+        """Those of cases that run now: hosts soon forget how an attempt has ended."""
 
     def run(self) -> None:
         """Look for as long as this process lives."""
@@ -140,6 +142,8 @@ class Watch(threading.Thread):
                         if word.startswith(b"BW_AWAY="):
                             nonce = word[8:].decode(errors="replace")
                             self.seen[nonce] = (self.seen.get(nonce, (now, now))[0], now)
+            for world in list(self.worlds):
+                world.note_ends()
             time.sleep(WATCH_SECONDS)
 
 
@@ -220,10 +224,14 @@ class World:
         self.broken: list[str] = []
         """What a case found that ``judged`` does not look for."""
         self.began = time.time()
+        self.killed_at: float | None = None
+        """When home was killed for the first time."""
         path = f"{hosts.bin}:{self.project.environment['PATH']}"
         own = {"PATH": path, "HOME": str(self.home), "PYTHONPATH": str(ROOT)}
         self.environment = {**self.project.environment, **IDENTITY, **TRUSTED, **own}
-        watch()
+        self.ends: dict[str, str] = {}
+        """How attempts have ended, as their guards say, by nonce."""
+        watch().worlds.append(self)
 
     def tell(self, what: str) -> None:
         """Note what happens, for whoever reads about a case that failed."""
@@ -266,6 +274,7 @@ class World:
 
     def close(self) -> None:
         """Kill what is left at home."""
+        watch().worlds.remove(self)
         while left := self.at_home():
             send(left, signal.SIGKILL)
             time.sleep(0.05)
@@ -316,8 +325,16 @@ class World:
 
     def at_host(self, pattern: str, host: str = "n1") -> list[Path]:
         """Return files of the attempts on a host."""
-        away = self.hosts[host].home / ".cache" / "beads-workers" / "away"
-        return list(away.glob(f"*/attempts/*/{pattern}"))
+        return _of_attempts(self.hosts[host], pattern)
+
+    def note_ends(self) -> None:
+        """Keep how attempts have ended."""
+        for host in self.hosts:
+            try:
+                for path in _of_attempts(host, "ended"):
+                    self.ends.setdefault(path.parent.name, path.read_text().strip())
+            except OSError:
+                pass  # One is forgotten just now.
 
     # --- processes of the case --------------------------------------------------------------------
 
@@ -329,12 +346,20 @@ class World:
 
     def kill_home(self) -> None:
         """Kill all of home at once: the orchestrator first, or it sees the others die and stops."""
+        self.killed_at = self.killed_at or time.time()
         send([self.orchestrator()], signal.SIGKILL)
         while left := self.at_home():
             send(left, signal.SIGKILL)
             time.sleep(MOMENT_SECONDS)
         self.tell("all of home is killed")
         self.starts[-1].ended()
+
+    def was_over(self, at: float) -> bool:
+        """Return whether a lease may have been over by then, as home was killed before.
+
+        A word comes every 2 s, so that the last one may have been that old.
+        """
+        return self.killed_at is not None and at > self.killed_at + LEASE_SECONDS - 3.0
 
     def orchestrator(self) -> int:
         """Return the pid of the newest run's orchestrator."""
@@ -389,6 +414,11 @@ class World:
             if words and not words.startswith("sshd"):
                 found.append(f"{pid} {words[:160]}")
         return found
+
+
+def _of_attempts(host: Host, pattern: str) -> list[Path]:
+    away = host.home / ".cache" / "beads-workers" / "away"
+    return list(away.glob(f"*/attempts/*/{pattern}"))
 
 
 def _split(words: list[str]) -> list[str]:
@@ -478,7 +508,9 @@ def judged(world: World, expected: Expected) -> Iterator[str]:
         if not begun:
             yield f"{issue} was never begun"
         elif len(begun) > 1 and not expected.again & {issue, *hosts}:
-            yield f"{issue} was begun {len(begun)} times: {', '.join(n[:8] for n in begun)}"
+            first = min((known[issue, nonce] for nonce in begun), key=lambda life: life.first)
+            if not world.was_over(first.last):
+                yield f"{issue} was begun {len(begun)} times: {', '.join(n[:8] for n in begun)}"
     yield from _landed(world)
     charged = [e for e in world.journal("finished") if e.get("charged")]
     if sum(int(e["charged"]) for e in charged) > expected.charged:
@@ -541,7 +573,8 @@ def evidence(world: World) -> str:
     told = list(world.told)
     for life in sorted(known.values(), key=lambda life: life.first):
         span = f"{life.first - began:7.2f} to {life.last - began:.2f}"
-        told.append(f"{span} {life.issue} {life.nonce} on {life.host}")
+        end = world.ends.get(life.nonce, "")
+        told.append(f"{span} {life.issue} {life.nonce} on {life.host} {end}")
     for each in world.journal():
         if each["e"] in STORY:
             fields = {k: v for k, v in each.items() if k not in ("v", "e", "t", "m", "receipt")}
