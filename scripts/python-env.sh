@@ -51,6 +51,38 @@ bw_apt_install() { # PACKAGE...
   fi
 }
 
+bw_install_programs() { # PROGRAM:PACKAGE...
+  # Installs the packages of programs that are missing. Their services are not started, now or at
+  # the next boot. A second caller waits, and then finds everything installed.
+  # Debian's PATH of users leaves out where some are.
+  local PATH=$PATH:/usr/sbin:/sbin missing policy=/usr/sbin/policy-rc.d lock each
+  [[ $(bw_missing "$@") ]] || return 0
+  mkdir -p "$bw_cache"
+  exec {lock}>"$bw_cache/packages.lock"
+  flock "$lock"
+  mapfile -t missing < <(bw_missing "$@")
+  ((${#missing[@]})) || return 0
+  bw_say "installing Debian packages: ${missing[*]}"
+  # Packages ask this program whether they may start a service. One that is there may say yes, and is
+  # put aside meanwhile.
+  # shellcheck disable=SC2064
+  trap "bw_as_root rm -f $policy; [[ ! -e $policy.bw ]] || bw_as_root mv $policy.bw $policy" EXIT
+  [[ ! -e $policy ]] || bw_as_root mv "$policy" "$policy.bw"
+  printf '#!/bin/sh\nexit 101\n' | bw_as_root tee "$policy" >/dev/null
+  bw_as_root chmod 755 "$policy"
+  bw_apt_install "${missing[@]}" ||
+    bw_die "these Debian packages are missing and could not be installed: ${missing[*]}" \
+      "sudo apt-get update && sudo apt-get install ${missing[*]}"
+  for each in "${missing[@]}"; do
+    [[ $each == *-client ]] || bw_as_root update-rc.d "${each/openssh-server/ssh}" disable >/dev/null 2>&1 || true
+  done
+}
+
+bw_missing() { # PROGRAM:PACKAGE...: prints the packages
+  local each
+  for each; do command -v "${each%:*}" >/dev/null || printf '%s\n' "${each#*:}"; done | sort -u
+}
+
 # Prints the path of a Python that is new enough; a pyenv shim is followed to the real one.
 bw_find_python() {
   local candidate

@@ -26,7 +26,7 @@ from beads_workers.runtime.places import LineSettings
 from tests.support.hosts import need_hosts
 from tests.support.slurm import CPUS, Cluster
 
-pytestmark = pytest.mark.peers
+pytestmark = [pytest.mark.peers, pytest.mark.daily(4)]
 
 BASE = "~/.cache/beads-workers/away/0123456789ab"
 PATIENCE_SECONDS = 40.0
