@@ -34,6 +34,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("runtime/loop.py", "print"): "the journal cannot be written: stderr is the run's log file",
     ("runtime/zygote.py", "os._exit"): "a forked child must not run its parent's exit handlers",
     ("places/host.py", "os._exit"): "a forked worker must not run on as its orchestrator",
+    ("places/ray_helper.py", "os._exit"): "threads may hang in Ray",
     ("runtime/warm_steps.py", "os._exit"): "a forked step must not run on as its worker",
     (
         "runtime/zygote_loop.py",

@@ -40,6 +40,8 @@ REACH_SECONDS = 10.0
 """Time in which a host must have answered before an attempt begins there."""
 AGAIN_SECONDS_MAX, LACKING_SECONDS_MAX = 5.0, 60.0
 """Time between two tries of a line: to a host that is silent, and to one that lacks something."""
+PART_SECONDS = 4.0
+"""Time at the end in which hosts are still told what is over."""
 FREE_BYTES_MIN = 64 << 20
 """Room that an attempt must find on a host."""
 LINE_BYTES_MAX = 4 << 20
@@ -315,13 +317,15 @@ class PlaceLine:
         self.attempts: dict[str, Attempt] = {}
         self._told, self._told_at = "", 0.0
         self._tasks: set[asyncio.Task[None]] = set()
+        self.parting: set[asyncio.Task[None]] = set()
+        """What hosts and engines are still to be told of attempts that are over."""
 
     def news(self, fields: Mapping[str, Any]) -> None:
         """Tell the orchestrator."""
         sys.stdout.write(f"{json.dumps(fields)}\n")
         sys.stdout.flush()
 
-    def spawn(self, work: Awaitable[None], attempt: Attempt) -> None:
+    def spawn(self, work: Awaitable[None], attempt: Attempt) -> asyncio.Task[None]:
         """Run a coroutine for an attempt beside the others; if it fails, its client is told."""
 
         async def guarded() -> None:
@@ -335,6 +339,7 @@ class PlaceLine:
         task = asyncio.create_task(guarded())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def line(self, host: str) -> HostLine:
         """Return the line that serves a host."""
@@ -547,7 +552,9 @@ class PlaceLine:
             if attempt.client is not None:
                 attempt.client.say({"failed": "it is not wanted any more"})
             self._sync(said)
-            self.spawn(self._part(attempt), attempt)
+            parting = self.spawn(self._part(attempt), attempt)
+            self.parting.add(parting)
+            parting.add_done_callback(self.parting.discard)
         elif word == "heard":
             attempt.heard = True
         attempt.changed.set()
@@ -680,6 +687,8 @@ async def run() -> None:
     finally:
         looking.cancel()
         server.close()
+        if line.parting:
+            await asyncio.wait(line.parting, timeout=PART_SECONDS)
         await asyncio.gather(*(each.close() for each in line.lines.values()))
 
 

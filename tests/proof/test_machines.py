@@ -46,7 +46,7 @@ def test_a_share_has_one_of_each_kind_and_no_two_cases_have_one_name() -> None:
 
 
 @pytest.mark.peers
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("case", [c for c in CASES if c.name in QUICK], ids=lambda c: str(c.name))
 def test_a_fault_ends_no_attempt_twice_and_leaves_nothing(case: Case, tmp_path: Path) -> None:
     assert run(case, tmp_path) == []

@@ -1,0 +1,365 @@
+"""Attempts on nodes of a real Ray cluster, whose parts are killed, stopped and cut off."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import base64
+import functools
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beads_workers.core.base.settings import Place
+from beads_workers.places import ray
+from beads_workers.places.line import REMOTE, Cut, HostLine
+from beads_workers.places.ray import Ray
+from tests.support.hosts import need_hosts
+from tests.support.ray import CPUS, Cluster, need_ray
+
+pytestmark = [pytest.mark.peers, pytest.mark.daily(4)]
+
+BASE = "~/.cache/beads-workers/away/0123456789ab"
+PATIENCE_SECONDS = 60.0
+LEASE = 90.0
+COUNTED = (
+    'echo $$ >>~/begun; while [ ! -e ~/end ]; do date +%s >>~/alive; sleep 0.2; done; echo "end"'
+)
+"""Says how often it was begun, and for how long it lived; ends once it may."""
+RAY = ("/ray/", "ray::")
+"""What the command lines of Ray's own processes have."""
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes; no process of theirs may be left."""
+    need_hosts()
+    with Cluster(tmp_path_factory.mktemp("ray")) as made:
+        yield made
+        pids = [pid for name in ("head", "n1", "n2") for pid in made[name].pids()]
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The helper's socket lies in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Iterator[Cluster]:
+    """The same nodes without files of an earlier test; no guard or relay may be left on them."""
+    for name in ("n1", "n2"):
+        for file in ("begun", "alive", "end"):
+            (shared[name].home / file).unlink(missing_ok=True)
+    yield shared
+    assert [_guards(shared, name) for name in ("n1", "n2")] == [[], []]
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Let pytest call a coroutine function."""
+
+    @functools.wraps(test)
+    def call(*args: Any, **fixtures: Any) -> None:
+        asyncio.run(test(*args, **fixtures))
+
+    return call
+
+
+class Home:
+    """An engine, and its lines to nodes: what an orchestrator has, until it is killed."""
+
+    def __init__(self, address: str, *, insecure: bool = True, **resources: float) -> None:
+        python = str(need_ray() / "bin/python")
+        place = Place("cluster", "ray", 8, address, python, resources, insecure=insecure)
+        self.engine = Ray(place, REMOTE)
+        self._lines: dict[str, HostLine] = {}
+
+    async def __aenter__(self) -> Home:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.gather(*(line.close() for line in self._lines.values()))
+        if self.engine._helping is not None:
+            self.engine._helping.cancel()
+            await asyncio.gather(self.engine._helping, return_exceptions=True)
+
+    def line(self, host: str) -> HostLine:
+        if host not in self._lines:
+            self._lines[host] = HostLine(self.engine.argv(host), BASE, (), lambda: None)
+        return self._lines[host]
+
+    async def ask(self, host: str, **word: Any) -> Json:
+        """Return the answer of a node's relay or guard, once it is reached."""
+        return await self.line(host).ask_patiently(word, PATIENCE_SECONDS)
+
+    async def placed(self) -> Attempt:
+        nonce = secrets.token_hex(16)
+        return Attempt(self, nonce, await self.engine.place("bw-1", nonce, BASE))
+
+
+class Attempt:
+    """An attempt that was placed, with the words that home has for it."""
+
+    def __init__(self, home: Home, nonce: str, host: str) -> None:
+        self.home, self.nonce, self.host = home, nonce, host
+
+    async def ask(self, **word: Any) -> Json:
+        return await self.home.ask(self.host, nonce=self.nonce, **word)
+
+    async def go(self, script: str = COUNTED) -> Json:
+        said = await self.home.ask(self.host, serve=["bw-1", self.nonce])
+        order = {"argv": ["/bin/bash", "-c", script], "env": {}, "lease": LEASE, "grace": 0.2}
+        answer = await self.ask(go=order, clock=said["clock"])
+        assert answer["begun"], answer
+        return answer
+
+    async def ended(self) -> Json:
+        """Renew the lease until it has ended; return how."""
+        said: Json = {}
+        while not said.get("ended"):
+            said = await self.ask(**({"clock": said["clock"]} if said else {}))
+            await asyncio.sleep(0.2)
+        ended: Json = said["ended"]
+        return ended
+
+    async def output(self) -> str:
+        said = await self.ask(out=[0, 0])
+        return base64.b64decode(said["out"][0]).decode()
+
+    async def bye(self) -> None:
+        assert "why" not in await self.ask(bye=True)
+        await self.home.engine.drop(self.nonce)
+
+
+async def until(true: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait for what nothing announces: each sleep is a look."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.05)
+
+
+def _helpers() -> list[int]:
+    found = Path("/proc").glob("[0-9]*/cmdline")
+    mine = (int(path.parent.name) for path in found if b"ray_helper.py" in path.read_bytes())
+    return [pid for pid in mine if Path(f"/proc/{pid}/cwd").resolve() == Path.cwd()]
+
+
+def _guards(cluster: Cluster, name: str) -> list[int]:
+    return cluster.pids(name, " serve ")
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+# --- an attempt -----------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_an_attempt_runs_where_its_room_is(cluster: Cluster) -> None:
+    async with Home(cluster.address, CPU=2) as home:
+        attempt = await home.placed()
+        name, _, address = attempt.host.partition("/")
+        assert cluster[name].address == address
+        hello = (await home.ask(attempt.host, hello={"programs": ["sh", "none"]}))["hello"]
+        assert (hello["host"], hello["home"], hello["programs"]["none"]) == (name, "/root", None)
+        await home.ask(attempt.host, serve=["bw-1", attempt.nonce])
+        data = base64.b64encode(b"given").decode()
+        assert "why" not in await attempt.ask(put="in", at=0, data=data)
+        await attempt.go("cat; echo; echo $BW_AWAY; env | grep ^RAY_")
+        assert (await attempt.ended())["exit"] == 1
+        assert await attempt.output() == f"given\n{attempt.nonce}\n"
+        await attempt.bye()
+        assert (await attempt.ask())["id"] is None
+
+
+@in_loop
+async def test_an_attempt_waits_for_a_room_and_says_why(cluster: Cluster) -> None:
+    async with Home(cluster.address, CPU=CPUS) as home:
+        first, second = await home.placed(), await home.placed()
+        assert first.host != second.host
+        third = asyncio.create_task(home.placed())
+        await until(lambda: "no node has free CPU 8" in home.engine.waiting.values())
+        await home.engine.drop(first.nonce)
+        assert (await third).host == first.host
+        assert home.engine.waiting == {}
+        await home.engine.drop(second.nonce)
+        await home.engine.drop(third.result().nonce)
+    async with Home(cluster.address, CPU=100) as home:
+        nonce = secrets.token_hex(16)
+        task = asyncio.create_task(home.engine.place("bw-1", nonce, BASE))
+        await until(lambda: "no node is large enough for CPU 100" in home.engine.waiting.values())
+        await home.engine.drop(nonce)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@in_loop
+async def test_a_new_home_gives_up_rooms_for_which_it_does_not_look(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Home(cluster.address, CPU=CPUS) as home:
+        _, kept = await home.placed(), await home.placed()
+    monkeypatch.setattr(ray, "SWEEP_SECONDS", 1.0)
+    async with Home(cluster.address, CPU=CPUS) as later:
+        assert await later.engine.find(kept.host, kept.nonce) == kept.host
+        third = await later.placed()
+        assert third.host != kept.host
+        await later.engine.drop(kept.nonce)
+        await later.engine.drop(third.nonce)
+
+
+# --- what is killed -------------------------------------------------------------------------------
+
+
+def _kill_actor(cluster: Cluster, home: Home, name: str) -> None:
+    for pid in cluster.pids(name, "ray::Feeder"):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_relay(cluster: Cluster, home: Home, name: str) -> None:
+    for pid in cluster.pids(name, "os.fork()"):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _end_actor(cluster: Cluster, home: Home, name: str) -> None:
+    for pid in cluster.pids(name, "ray::Feeder"):
+        os.kill(pid, signal.SIGTERM)
+
+
+def _kill_helper(cluster: Cluster, home: Home, name: str) -> None:
+    for pid in _helpers():
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_raylet(cluster: Cluster, home: Home, name: str) -> None:
+    cluster.kill_raylet(name)
+
+
+def _kill_head(cluster: Cluster, home: Home, name: str) -> None:
+    cluster.kill_head()
+
+
+def _kill_ray(cluster: Cluster, home: Home, name: str) -> None:
+    for each in ("head", "n1", "n2"):
+        for pid in cluster.pids(each, *RAY):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kill", [_kill_actor, _end_actor, _kill_relay, _kill_helper])
+@in_loop
+async def test_an_attempt_goes_on_without_what_leads_to_it(
+    cluster: Cluster, kill: Callable[[Cluster, Home, str], None]
+) -> None:
+    await _survives(cluster, kill, lambda: None)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kill", [_kill_raylet, _kill_head, _kill_ray])
+@in_loop
+async def test_an_attempt_is_found_by_a_new_cluster(
+    cluster: Cluster, kill: Callable[[Cluster, Home, str], None]
+) -> None:
+    await _survives(cluster, kill, cluster.renew)
+
+
+async def _survives(
+    cluster: Cluster, kill: Callable[[Cluster, Home, str], None], repair: Callable[[], None]
+) -> None:
+    async with Home(cluster.address) as home:
+        attempt = await home.placed()
+        name = attempt.host.partition("/")[0]
+        folder = cluster[name].home
+        await attempt.go()
+        guards = _guards(cluster, name)
+        kill(cluster, home, name)
+        lived = _lines(folder / "alive")
+        await until(lambda: _lines(folder / "alive") > lived + 10)
+        await asyncio.to_thread(repair)
+        assert (await attempt.ask())["begun"]
+        assert _guards(cluster, name) == guards
+        (folder / "end").touch()
+        assert (await attempt.ended())["exit"] == 0
+        assert await attempt.output() == "end\n"
+        assert _lines(folder / "begun") == 1
+        await attempt.bye()
+
+
+@pytest.mark.timeout(240)
+@in_loop
+async def test_a_silent_node_cuts_no_other_off(cluster: Cluster) -> None:
+    async with Home(cluster.address, CPU=CPUS) as home:
+        silent, other = await home.placed(), await home.placed()
+        await silent.ask()
+        await other.ask()
+        node = cluster[silent.host.partition("/")[0]]
+        node.cut()
+        try:
+            with pytest.raises(Cut, match="has not answered"):
+                await home.line(silent.host).ask({"nonce": silent.nonce})
+            assert (await home.line(other.host).ask({"nonce": other.nonce}))["gone"]
+        finally:
+            node.mend()
+        assert (await silent.ask())["gone"]
+        await home.engine.drop(silent.nonce)
+        await home.engine.drop(other.nonce)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_cluster_that_lets_anybody_in_is_refused(cluster: Cluster) -> None:
+    async with Home(cluster.address, insecure=False) as home:
+        with pytest.raises(Cut, match="set insecure = true"):
+            await home.placed()
+
+
+@in_loop
+async def test_a_cluster_that_wants_a_token_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_hosts()
+    with Cluster(tmp_path, count=1, token="t" * 40) as cluster:
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "t" * 40)
+        async with Home(cluster.address, insecure=False) as home:
+            assert (await (await home.placed()).ask())["gone"]
+        monkeypatch.setenv("RAY_AUTH_TOKEN", "f" * 40)
+        async with Home(cluster.address, insecure=False) as home:
+            task = asyncio.create_task(home.placed())
+            await until(lambda: "refuses the token" in str(home.engine.waiting))
+            task.cancel()
+
+
+@in_loop
+async def test_an_attempt_waits_for_a_cluster_that_is_not_there() -> None:
+    async with Home("ray://127.0.0.1:9", insecure=False) as home:
+        nonce = secrets.token_hex(16)
+        task = asyncio.create_task(home.engine.place("bw-1", nonce, BASE))
+        await until(lambda: "127.0.0.1:9 does not answer" in home.engine.waiting.values())
+        await home.engine.drop(nonce)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+@in_loop
+async def test_a_place_needs_the_python_of_its_cluster() -> None:
+    with pytest.raises(Cut, match="set python"):
+        await Ray(Place("cluster", "ray", 8), REMOTE).place("bw-1", "0" * 32, BASE)
+
+
+def test_the_helper_imports_nothing_of_ours() -> None:
+    path = Path(__file__).parents[2] / "beads_workers/places/ray_helper.py"
+    tree = ast.walk(ast.parse(path.read_text()))
+    names = {n.module or "" for n in tree if isinstance(n, ast.ImportFrom)}
+    assert not [name for name in names if name.startswith("beads_workers")]

@@ -1,0 +1,172 @@
+"""A Ray cluster on this machine: its head and its nodes are hosts of ``hosts``.
+
+Each has its own network, processes, host name, boot id and HOME. Their packets to each other go
+through this machine.
+
+``scripts/setup-ray`` installs Ray; without it tests fail rather than skip.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from tests.support.hosts import Host, Hosts
+
+VERSION = "2.60.0"
+CPUS = 8
+"""Claimed by each node, so that as many attempts fit. The head has none."""
+START_SECONDS = 60.0
+HEAD = "head"
+_COMMON = ("--object-store-memory=80000000", "--disable-usage-stats")
+_HEAD = ("--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false")
+
+
+class Cluster:
+    """A head and nodes ``n1`` to ``nCOUNT``, within a ``with`` block.
+
+    ``token``: what every connection must bring, also that of the test; "" if anybody may connect.
+    """
+
+    def __init__(self, folder: Path, count: int = 2, *, token: str = "") -> None:
+        self._hosts = Hosts(folder)
+        self._names = [HEAD, *(f"n{number}" for number in range(1, count + 1))]
+        self._token = token
+
+    def __enter__(self) -> Cluster:
+        folder = need_ray()
+        self._hosts.__enter__()
+        try:
+            for name in self._names:
+                host = self._hosts.add(name, sees=[folder, *_base(folder)])
+                if self._token:
+                    (host.home / ".ray").mkdir()
+                    (host.home / ".ray/auth_token").write_text(self._token)
+                self._route(host)
+            for name in self._names:
+                self._start(name)
+        except BaseException:  # Also on Ctrl-C: ``__exit__`` is not called if this raises.
+            self._hosts.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._hosts.close()
+
+    def __getitem__(self, name: str) -> Host:
+        return self._hosts[name]
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return f"ray://{self._hosts[HEAD].address}:10001"
+
+    # --- what a test does to it -------------------------------------------------------------------
+
+    def kill_head(self) -> None:
+        """Kill the machine of the head, as by a power cut."""
+        self._hosts[HEAD].kill()
+
+    def kill_node(self, name: str) -> None:
+        """Kill the machine of a node, as by a power cut."""
+        self._hosts[name].kill()
+
+    def kill_raylet(self, name: str) -> None:
+        """Kill Ray's daemon on a node; the daemon's workers end by themselves."""
+        for pid in self.pids(name, "/raylet"):
+            os.kill(pid, signal.SIGKILL)
+
+    @contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """Stop all processes of a node in the ``with`` block."""
+        pids = self._hosts[name].pids()
+        _signal(pids, signal.SIGSTOP)
+        yield
+        _signal(pids, signal.SIGCONT)
+
+    def renew(self) -> None:
+        """End all that is Ray's, and start a new cluster on the same machines."""
+        for name in self._names:
+            if self._hosts[name].pids():
+                _signal(self.pids(name, "/ray/", "ray::"), signal.SIGKILL)
+            else:
+                self._hosts[name].start()
+                self._route(self._hosts[name])
+        for name in self._names:
+            self._start(name)
+
+    def pids(self, name: str, *parts: str) -> list[int]:
+        """Return the processes of a node whose command line has any of these texts."""
+        found = {pid: _command(pid) for pid in self._hosts[name].pids()}
+        return [pid for pid, text in found.items() if any(part in text for part in parts)]
+
+    # --- how it is made ---------------------------------------------------------------------------
+
+    def _route(self, host: Host) -> None:
+        """Have this machine pass on the packets of a host, whose devices are new at each boot."""
+        gateway = IPv4Address(host.address) - 1
+        host.run("ip", "route", "add", "default", "via", str(gateway))
+        found = subprocess.run(
+            ["ip", "-o", "route", "get", host.address], capture_output=True, text=True, check=True
+        )
+        words = found.stdout.split()
+        device = words[words.index("dev") + 1]
+        Path(f"/proc/sys/net/ipv4/conf/{device}/forwarding").write_text("1")
+
+    def _start(self, name: str) -> None:
+        host = self._hosts[name]
+        if name == HEAD:
+            role = _HEAD
+        else:
+            role = (f"--address={self._hosts[HEAD].address}:6379", f"--num-cpus={CPUS}")
+        mode = "token" if self._token else "disabled"
+        program = (str(need_ray() / "bin/python"), "-m", "ray.scripts.scripts", "start")
+        address = f"--node-ip-address={host.address}"
+        command = (
+            "env",
+            f"RAY_AUTH_MODE={mode}",
+            "GRPC_ENABLE_FORK_SUPPORT=0",
+            *program,
+            address,
+            *_COMMON,
+            *role,
+        )
+        host.run(*command, seconds=START_SECONDS)
+
+
+def need_ray() -> Path:
+    """Return the folder of Ray's Python environment; raise ``RuntimeError`` without it."""
+    cache = os.environ.get("BW_CACHE") or str(Path.home() / ".cache/beads-workers")
+    folder = Path(cache, f"ray-{VERSION}")
+    if not (folder / "complete").exists():
+        raise RuntimeError(f"{folder}: not found: run scripts/setup-ray")
+    return folder
+
+
+@functools.cache
+def _base(folder: Path) -> list[Path]:
+    """Return the folder of the Python that the environment was made of, if hosts lack it."""
+    asked = [str(folder / "bin/python"), "-ISc", "import sys; print(sys.base_prefix)"]
+    prefix = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    return [] if prefix == "/usr" else [Path(prefix)]
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # It has ended by itself.
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
