@@ -56,7 +56,7 @@ SHORT, LONG, VERY_LONG = 25, 80, 150
 STOPPED_SECONDS = 20.0
 AGAIN_SECONDS = 3.0
 """Time from a kill of home to the next start."""
-SILENT_SECONDS = (8.0, 14.0, FENCE_SECONDS + 4.0)
+SILENT_SECONDS = (6.0, 14.0, FENCE_SECONDS + 4.0)
 """Within a lease; over its end; and until home may begin the attempt again."""
 NAMED_SECONDS = 12.0
 """Time from a start until a host that cannot be used is named: 10 s, and the start itself."""

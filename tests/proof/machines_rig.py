@@ -59,7 +59,7 @@ STUBBORN = 'trap "" TERM HUP; setsid --wait sh -c "$1"'
 
 
 _MAKING = threading.Lock()
-"""Held while a project is copied: the first one makes what is copied."""
+"""Held while a project is copied: the first one makes what is copied, and the ``Watch``."""
 
 
 class Interrupted(Exception):
@@ -210,6 +210,7 @@ class World:
         with _MAKING:
             self.project = EmbeddedProject(folder)
             make_repository(self.project.folder)
+            watched = watch().worlds
         names = ("n1", "n2", "n3", "bad")
         tables = [f'[places.{name}]\nlease = "{LEASE_SECONDS:g}s"\n' for name in names]
         (self.project.folder / "beads-workers.toml").write_text("".join(tables))
@@ -231,7 +232,7 @@ class World:
         self.environment = {**self.project.environment, **IDENTITY, **TRUSTED, **own}
         self.ends: dict[str, str] = {}
         """How attempts have ended, as their guards say, by nonce."""
-        watch().worlds.append(self)
+        watched.append(self)
 
     def tell(self, what: str) -> None:
         """Note what happens, for whoever reads about a case that failed."""
