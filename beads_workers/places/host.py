@@ -40,8 +40,11 @@ def install() -> None:
 
     parcel = Path(sys.argv[0])
     place = parcel.with_name(f"{parcel.name}.python")
+    lock = os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     if not place.exists():
-        part = Path(f"{place}.{os.getpid()}")
+        part = Path(f"{place}.part")
+        shutil.rmtree(part, ignore_errors=True)
         version = sys.version_info[:3]
         packages = part / "lib" / "python{}.{}".format(*version) / "site-packages"
         packages.mkdir(parents=True)
@@ -52,9 +55,8 @@ def install() -> None:
         )
         with zipfile.ZipFile(parcel) as packed:
             packed.extractall(packages)
-        with contextlib.suppress(OSError):  # Another attempt was quicker.
-            part.rename(place)
-        shutil.rmtree(part, ignore_errors=True)
+        part.rename(place)
+    os.close(lock)
     program = str(place / "bin" / "python3")
     os.execv(program, [program, "-P", "-m", "beads_workers.places.host"])
 

@@ -4,8 +4,8 @@ On stdin it gets its ``LineSettings``, then orders of the orchestrator: a ``comm
 and the journal. On stdout it tells news: ``placed``, ``heard``, ``ended``, each with a lease, and
 ``seen``, which hosts answer. The programs of attempts connect to its socket (``places.away``).
 
-It sends each host a word for each attempt every other second. That renews the attempt's lease, and
-brings its output. It ends with the orchestrator, whose stdin closes; the attempts go on.
+It sends each host a word for each attempt every other second or more often. That renews the
+attempt's lease, and brings its output. It ends with the orchestrator, whose stdin closes; the attempts go on.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from beads_workers.core.records.journal import Leased
 from beads_workers.places import guard
 from beads_workers.runtime.places import LineSettings
 
-WORD_SECONDS = 2.0
-SOON_SECONDS = 0.25
-"""Time between two words for an attempt; the shorter one where something has just changed."""
+WORD_SECONDS, OFTEN_SECONDS, SOON_SECONDS = 2.0, 0.5, 0.25
+"""Time between two words for an attempt: for one of many, of few, and where something has just
+changed."""
+WORDS_PER_SECOND = 32
+"""Words for all attempts together, so that each is asked less often if there are many."""
 ANSWER_SECONDS = 5.0
 """Silence after which a line is given up, and another one begun."""
 LOOK_SECONDS = 10.0
@@ -423,7 +425,8 @@ class PlaceLine:
             news = False
             with suppress(Cut, *NONSENSE):  # Not heard: its lease counts.
                 news = await self._word(attempt)
-            pause = SOON_SECONDS if news else min(WORD_SECONDS, pause * 1.3)
+            most = min(WORD_SECONDS, max(OFTEN_SECONDS, len(self.attempts) / WORDS_PER_SECOND))
+            pause = SOON_SECONDS if news else min(most, pause * 1.3)
             attempt.changed.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(attempt.changed.wait(), pause)
