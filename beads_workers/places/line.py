@@ -5,7 +5,8 @@ and the journal. On stdout it tells news: ``placed``, ``heard``, ``ended``, each
 ``seen``, which hosts answer. The programs of attempts connect to its socket (``places.away``).
 
 It sends each host a word for each attempt every other second or more often. That renews the
-attempt's lease, and brings its output. It ends with the orchestrator, whose stdin closes; the attempts go on.
+attempt's lease, and brings its output. It ends with the orchestrator, whose stdin closes; the
+attempts go on.
 """
 
 from __future__ import annotations
@@ -368,6 +369,9 @@ class PlaceLine:
         reasons = self.engine.waiting
         waiting = {a.issue_id: reasons[n] for n, a in self.attempts.items() if n in reasons}
         told = json.dumps([waiting, *([h["name"], h["why"]] for h in hosts)])
+        if told != self._told:
+            for attempt in self.attempts.values():
+                attempt.changed.set()  # A host that is reached again renews all leases at once.
         if told != self._told or now > self._told_at + LOOK_SECONDS:
             self._told, self._told_at = told, now
             facts = {"engine": place.engine, "slots": place.slots}

@@ -26,12 +26,13 @@ async def _look(settings: FleetSettings, place: Place) -> tuple[str, str]:
         try:
             await asyncio.wait_for(line.tried.wait(), SECONDS)
         except TimeoutError:
-            pass  # It has no other word for it than that it was not reached.
+            line.why = f"it has not answered for {SECONDS:g} s"
         finally:
             await line.close()
+        name = "" if host == place.name else f"{host}: "
         if line.why and not line.hello:
-            return "", f"{host}: {line.why}"
-        said.append(f"{host}: {line.hello['cpus']} cores, {size(line.hello['free'])} free")
+            return "", f"{name}{line.why}"
+        said.append(f"{name}{line.hello['cpus']} cores, {size(line.hello['free'])} free")
     return "; ".join(said) or "asked when work is placed", ""
 
 

@@ -35,18 +35,19 @@ def _reached(plan: FleetPlan) -> Found:
         return None
     found = registry.need("hosts").look(settings, settings.places)
     here = settings.workers - sum(place.slots for place in settings.places)
-    return list(_lines(found, alone=not here and all(why for _, _, why in found)))
+    if not here and all(why for _, _, why in found):
+        whys = "; ".join(f"{place.name}: {why}" for place, _, why in found)
+        return misused("hosts", whys, "no place is reached")
+    return list(_lines(found))
 
 
-def _lines(found: list[tuple[Place, str, str]], *, alone: bool) -> Iterator[Check]:
+def _lines(found: list[tuple[Place, str, str]]) -> Iterator[Check]:
     for place, has, why in found:
-        name = place.name
-        if not why:
-            yield ok("hosts", f"{name}: {has}")
-        elif alone:
-            yield misused("hosts", f"{name}: {why}", "no place is reached")
+        if why:
+            hint = "it is asked again while the others work"
+            yield warn("hosts", f"{place.name}: {why}", hint=hint)
         else:
-            yield warn("hosts", f"{name}: {why}", hint="it is asked again while the others work")
+            yield ok("hosts", f"{place.name}: {has}")
 
 
 CONDITIONS = (
