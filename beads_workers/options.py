@@ -501,7 +501,7 @@ class Options:
     )
     worktree: bool | None = flag(
         "--worktree/--no-worktree",
-        "A git worktree for each attempt; the default for agents.",
+        "A git worktree for each attempt; the default for agents, and with --on.",
         None,
         at=BOTH,
         table=("worktree", "enabled"),

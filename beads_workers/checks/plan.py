@@ -116,11 +116,17 @@ class FleetPlan:
     @property
     def is_all_away(self) -> bool:
         """Whether all attempts run on other machines, which have the agents then."""
+        workers, away = self._slots
+        return 0 < away == workers
+
+    @property
+    def _slots(self) -> tuple[int, int]:
+        """How many workers there are, and those of them whose attempts run on other machines."""
         try:
             workers, places = fleet.slots_of(self.resolved)
         except ValueError:  # A condition reports it.
-            return False
-        return bool(places) and workers == sum(place.slots for place in places)
+            return self.options.workers, 0
+        return workers, sum(place.slots for place in places)
 
     # --- what is run ---
 
@@ -201,11 +207,13 @@ class FleetPlan:
     def wants_worktrees(self) -> bool:
         """Whether each attempt is to have a worktree.
 
-        Without an option: for agents with an adapter, if git can make worktrees here.
+        Without an option: for agents with an adapter, and if other machines are to have the work,
+        if git can make worktrees here.
         """
         if self.options.worktree is not None or self.options.shared_checkout:
             return bool(self.options.worktree)
-        if self.options.executor or not any(agent.adapter for agent in self.agents):
+        has_agent = any(agent.adapter for agent in self.agents)
+        if self.options.executor or not (has_agent or self._slots[1]):
             return False
         return worktrees.is_repository(self.folder)
 

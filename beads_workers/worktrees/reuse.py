@@ -453,7 +453,9 @@ def candidates(settings: Worktrees, records: Records) -> list[WorktreeRecord]:
     """Return the worktrees that nobody needs, the newest first."""
     found = (records.find(name) for name in records.over())
     ours = [each for each in found if each is not None and each.common == settings.common]
-    return sorted(ours, key=records.written_at, reverse=True)
+    # That of another machine's attempt is only a branch here.
+    here = [each for each in ours if Path(each.path).is_dir()]
+    return sorted(here, key=records.written_at, reverse=True)
 
 
 def serves(settings: Worktrees, records: Records, record: WorktreeRecord, base: str) -> bool:

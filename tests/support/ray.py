@@ -24,6 +24,8 @@ CPUS = 8
 """Claimed by each node, so that as many attempts fit. The head has none."""
 START_SECONDS = 60.0
 HEAD = "head"
+OWN = ("/ray/", "ray::")
+"""What the command lines of Ray's own processes have."""
 _COMMON = ("--object-store-memory=80000000", "--disable-usage-stats")
 _HEAD = ("--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false")
 
@@ -35,16 +37,16 @@ class Cluster:
     """
 
     def __init__(self, folder: Path, count: int = 2, *, token: str = "") -> None:
-        self._hosts = Hosts(folder)
+        self.hosts = Hosts(folder)
         self._names = [HEAD, *(f"n{number}" for number in range(1, count + 1))]
         self._token = token
 
     def __enter__(self) -> Cluster:
         folder = need_ray()
-        self._hosts.__enter__()
+        self.hosts.__enter__()
         try:
             for name in self._names:
-                host = self._hosts.add(name, sees=[folder, *_base(folder)])
+                host = self.hosts.add(name, sees=[folder, *_base(folder)])
                 if self._token:
                     (host.home / ".ray").mkdir()
                     (host.home / ".ray/auth_token").write_text(self._token)
@@ -52,30 +54,30 @@ class Cluster:
             for name in self._names:
                 self._start(name)
         except BaseException:  # Also on Ctrl-C: ``__exit__`` is not called if this raises.
-            self._hosts.close()
+            self.hosts.close()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._hosts.close()
+        self.hosts.close()
 
     def __getitem__(self, name: str) -> Host:
-        return self._hosts[name]
+        return self.hosts[name]
 
     @property
     def address(self) -> str:
         """Where clients connect."""
-        return f"ray://{self._hosts[HEAD].address}:10001"
+        return f"ray://{self.hosts[HEAD].address}:10001"
 
     # --- what a test does to it -------------------------------------------------------------------
 
     def kill_head(self) -> None:
         """Kill the machine of the head, as by a power cut."""
-        self._hosts[HEAD].kill()
+        self.hosts[HEAD].kill()
 
     def kill_node(self, name: str) -> None:
         """Kill the machine of a node, as by a power cut."""
-        self._hosts[name].kill()
+        self.hosts[name].kill()
 
     def kill_raylet(self, name: str) -> None:
         """Kill Ray's daemon on a node; the daemon's workers end by themselves."""
@@ -85,25 +87,26 @@ class Cluster:
     @contextmanager
     def stopped(self, name: str) -> Iterator[None]:
         """Stop all processes of a node in the ``with`` block."""
-        pids = self._hosts[name].pids()
+        pids = self.hosts[name].pids()
         _signal(pids, signal.SIGSTOP)
         yield
         _signal(pids, signal.SIGCONT)
 
-    def renew(self) -> None:
-        """End all that is Ray's, and start a new cluster on the same machines."""
-        for name in self._names:
-            if self._hosts[name].pids():
-                _signal(self.pids(name, "/ray/", "ray::"), signal.SIGKILL)
+    def renew(self, *names: str) -> None:
+        """End all that is Ray's, on these machines or on all, and start it again."""
+        names = names or tuple(self._names)
+        for name in names:
+            if self.hosts[name].pids():
+                _signal(self.pids(name, *OWN), signal.SIGKILL)
             else:
-                self._hosts[name].start()
-                self._route(self._hosts[name])
-        for name in self._names:
+                self.hosts[name].start()
+                self._route(self.hosts[name])
+        for name in names:
             self._start(name)
 
     def pids(self, name: str, *parts: str) -> list[int]:
         """Return the processes of a node whose command line has any of these texts."""
-        found = {pid: _command(pid) for pid in self._hosts[name].pids()}
+        found = {pid: _command(pid) for pid in self.hosts[name].pids()}
         return [pid for pid, text in found.items() if any(part in text for part in parts)]
 
     # --- how it is made ---------------------------------------------------------------------------
@@ -120,11 +123,11 @@ class Cluster:
         Path(f"/proc/sys/net/ipv4/conf/{device}/forwarding").write_text("1")
 
     def _start(self, name: str) -> None:
-        host = self._hosts[name]
+        host = self.hosts[name]
         if name == HEAD:
             role = _HEAD
         else:
-            role = (f"--address={self._hosts[HEAD].address}:6379", f"--num-cpus={CPUS}")
+            role = (f"--address={self.hosts[HEAD].address}:6379", f"--num-cpus={CPUS}")
         mode = "token" if self._token else "disabled"
         program = (str(need_ray() / "bin/python"), "-m", "ray.scripts.scripts", "start")
         address = f"--node-ip-address={host.address}"

@@ -67,7 +67,7 @@ class Cluster:
 
     def __init__(self, folder: Path, count: int = 2) -> None:
         self._folder = folder / "slurm"
-        self._hosts = Hosts(folder)
+        self.hosts = Hosts(folder)
         self._names = [f"n{number}" for number in range(1, count + 1)]
         self._pid = os.getpid()
         self._munged: subprocess.Popen[bytes] | None = None
@@ -81,9 +81,9 @@ class Cluster:
         (self._folder / "state").mkdir(parents=True)
         atexit.register(self.close)
         try:
-            self._hosts.__enter__()
+            self.hosts.__enter__()
             for name in self._names:
-                self._hosts.add(name, sees=[self._folder])
+                self.hosts.add(name, sees=[self._folder])
             self._configure()
             self._start_munged()
             self.start_controller()
@@ -100,7 +100,7 @@ class Cluster:
         self.close()
 
     def __getitem__(self, name: str) -> Host:
-        return self._hosts[name]
+        return self.hosts[name]
 
     def close(self) -> None:
         """End all daemons and nodes; a fork of this process leaves them alone."""
@@ -112,7 +112,7 @@ class Cluster:
                 except subprocess.TimeoutExpired:
                     self.kill_controller()
                 self.controller = None
-            self._hosts.close()
+            self.hosts.close()
             if self._munged is not None:
                 self._munged.kill()
                 self._munged.wait()
@@ -136,16 +136,16 @@ class Cluster:
 
     def kill_node(self, name: str) -> None:
         """Kill all processes of a node at once; nothing is said to anybody, as by a power cut."""
-        self._hosts[name].kill()
+        self.hosts[name].kill()
 
     def start_node(self, name: str) -> None:
         """Boot a node that was killed: with another boot id, and the same HOME."""
-        self._hosts[name].start()
+        self.hosts[name].start()
         self.start_slurmd(name)
 
     def stop_node(self, name: str, seconds: float) -> None:
         """Stop all processes of a node for this time."""
-        pids = self._hosts[name].pids()
+        pids = self.hosts[name].pids()
         for sign in (signal.SIGSTOP, signal.SIGCONT):
             for pid in pids:
                 try:
@@ -162,12 +162,12 @@ class Cluster:
 
     def slurmd(self, name: str) -> list[int]:
         """Return the pids of the node's daemon; those of the jobs are ``slurmstepd``."""
-        pids = self._hosts[name].pids()
+        pids = self.hosts[name].pids()
         return [p for p in pids if _text(Path(f"/proc/{p}/comm")).strip() == "slurmd"]
 
     def start_slurmd(self, name: str) -> None:
         """Start the daemon of a node; the controller hears of it a moment later."""
-        host = self._hosts[name]
+        host = self.hosts[name]
         # Each node reaches the controller at the one address through its own gateway.
         gateway = host.run("ip", "-o", "-4", "addr", "show", "eth0").stdout.split()[3]
         first, _, last = gateway.partition("/")[0].rpartition(".")
@@ -217,10 +217,10 @@ class Cluster:
             free.bind(("", 0))
             port = free.getsockname()[1]
         nodes = [
-            f"NodeName={name} NodeAddr={self._hosts[name].address} CPUs={CPUS} RealMemory=4000"
+            f"NodeName={name} NodeAddr={self.hosts[name].address} CPUs={CPUS} RealMemory=4000"
             for name in self._names
         ]
-        own = self._hosts[self._names[0]].address.rpartition(".")
+        own = self.hosts[self._names[0]].address.rpartition(".")
         gateway = f"{own[0]}.{int(own[2]) - 1}"
         text = _CONFIG.format(
             controller=f"{socket.gethostname()}({gateway})",
