@@ -19,7 +19,7 @@ from beads_workers.core.base.settings import (
     Agent,
     FleetSettings,
     Landing,
-    Place,
+    PlaceSettings,
     Tracing,
     Work,
     Worktrees,
@@ -39,7 +39,7 @@ def work_of(
     return replace(options.work, command=command, agents=agents, review=review, continues=continues)
 
 
-def slots_of(resolved: Resolved) -> tuple[int, tuple[Place, ...]]:
+def slots_of(resolved: Resolved) -> tuple[int, tuple[PlaceSettings, ...]]:
     """Return how many workers there are, and the places of some of them; raise ``ValueError``."""
     options = resolved.options
     if not options.on:

@@ -63,12 +63,12 @@ WORK_BYTES_MAX = 1 << 30
 Json = dict[str, Any]
 
 
-class Failed(Exception):
+class AwayFailed(Exception):
     """The attempt came to nothing on its host, through no fault of the issue; the text is why."""
 
 
-class Line:
-    """The connection to the process that speaks to the hosts; raises ``Failed`` if it is gone."""
+class LineToPlace:
+    """A connection to the process that speaks to hosts; raises ``AwayFailed`` if it is gone."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
@@ -79,7 +79,7 @@ class Line:
         try:
             while not self._connects(f"/proc/self/fd/{here}/{name}"):
                 if time.monotonic() > until:
-                    raise Failed(f"nobody speaks to its place: {path}")
+                    raise AwayFailed(f"nobody speaks to its place: {path}")
                 time.sleep(0.1)
         finally:
             os.close(here)
@@ -99,7 +99,7 @@ class Line:
         try:
             self._socket.sendall(json.dumps(fields).encode() + b"\n")
         except OSError as error:
-            raise Failed(f"the line to its place is gone: {error.strerror}") from None
+            raise AwayFailed(f"the line to its place is gone: {error.strerror}") from None
         finally:
             self._busy = False
         if self._asked_to_end:
@@ -116,7 +116,7 @@ class Line:
         """Return the next line."""
         line = self._lines.readline()
         if not line:
-            raise Failed("the line to its place is gone")
+            raise AwayFailed("the line to its place is gone")
         said: Json = json.loads(line)
         return said
 
@@ -127,7 +127,7 @@ class Line:
             pass
         answer: Json = said["answer"]
         if why := answer.get("why"):
-            raise Failed(str(why))
+            raise AwayFailed(str(why))
         return answer
 
 
@@ -212,7 +212,7 @@ def _earlier(worktrees: Worktrees, task: wire.Task) -> dict[str, str]:
     return {branch: head} if branch and known else {}
 
 
-def send(line: Line, path: Path) -> None:
+def send(line: LineToPlace, path: Path) -> None:
     """Send a parcel that the host does not have."""
     if not line.ask({"have": path.name})["have"]:
         data = path.read_bytes()
@@ -226,7 +226,7 @@ def _pieces(data: bytes) -> Iterator[tuple[int, str]]:
         yield at, base64.b64encode(data[at : at + PIECE_BYTES]).decode()
 
 
-def begin(line: Line, task: wire.Task, settings: WorkerSettings) -> Json:
+def begin(line: LineToPlace, task: wire.Task, settings: WorkerSettings) -> Json:
     """Have the attempt placed, send what it needs, and let it begin; return what was placed."""
     place = settings.place
     assert place is not None, "it is one of a place"
@@ -234,7 +234,7 @@ def begin(line: Line, task: wire.Task, settings: WorkerSettings) -> Json:
     line.say({"place": ids})
     while "placed" not in (said := line.hear()):
         if "failed" in said:
-            raise Failed(str(said["failed"]))
+            raise AwayFailed(str(said["failed"]))
     placed: Json = said["placed"]
     cache = cache_folder("parcels")
     package = parcel.package(cache)
@@ -258,10 +258,10 @@ def begin(line: Line, task: wire.Task, settings: WorkerSettings) -> Json:
 # --- and back ------------------------------------------------------------------------------------
 
 
-class Watch:
+class OutputWatch:
     """Passes on what an attempt prints there, until it has ended."""
 
-    def __init__(self, line: Line, log: str = "") -> None:
+    def __init__(self, line: LineToPlace, log: str = "") -> None:
         """``log``: has what somebody else has passed on before."""
         self._line = line
         self._known = Path(log).read_bytes() if log else b""
@@ -280,7 +280,7 @@ class Watch:
                 for line in lines:
                     self._read(line)
             elif "failed" in said:
-                raise Failed(str(said["failed"]))
+                raise AwayFailed(str(said["failed"]))
             elif "ended" in said:
                 ended: Json = said["ended"]
                 return ended
@@ -301,8 +301,8 @@ class Watch:
                 self.answer = answer
 
 
-def fetch(line: Line, name: str) -> bytes:
-    """Return a file of the attempt; raises ``Failed``."""
+def fetch(line: LineToPlace, name: str) -> bytes:
+    """Return a file of the attempt; raises ``AwayFailed``."""
     data = b""
     while True:
         answer = line.ask({"get": name, "at": len(data)})
@@ -311,14 +311,14 @@ def fetch(line: Line, name: str) -> bytes:
         if not piece or len(data) >= answer["size"]:
             return data
         if len(data) > WORK_BYTES_MAX:
-            raise Failed(f"{name} is longer than {WORK_BYTES_MAX} bytes")
+            raise AwayFailed(f"{name} is longer than {WORK_BYTES_MAX} bytes")
 
 
-def brought(line: Line, said: Json, common: str, run: str, lease: Leased) -> Json:
+def brought(line: LineToPlace, said: Json, common: str, run: str, lease: Leased) -> Json:
     """Return an answer as it may be given at home: its work is here. Raises ``GitError``."""
     message = wire.parse(json.dumps(said).encode())
     if not isinstance(message, wire.Done | wire.Failed):
-        raise Failed("its host answers neither DONE nor FAILED")
+        raise AwayFailed("its host answers neither DONE nor FAILED")
     receipt = dict(message.receipt) if message.receipt is not None else None
     if receipt is not None:
         receipt["host"] = host_of(lease.place, lease.host)
@@ -346,7 +346,7 @@ def host_of(place: str, host: str) -> str:
     return f"{place}/{host}"
 
 
-def _take_in(line: Line, common: str, run: Path, lease: Leased, receipt: Json) -> None:
+def _take_in(line: LineToPlace, common: str, run: Path, lease: Leased, receipt: Json) -> None:
     """Take in the branch of an attempt, with a record of ours: it goes when its work has landed."""
     branch, head = _branch(lease.issue_id, receipt), _object(receipt["head"])
     work = fetch(line, WORK)
@@ -382,13 +382,13 @@ def _branch(issue_id: str, receipt: Json) -> str:
     """Return the branch that a receipt names, if it is one of this issue's attempts."""
     branch = str(receipt.get("branch", ""))
     if not re.fullmatch(rf"{BRANCHES}/{re.escape(branch_part(issue_id))}/[0-9.]+", branch):
-        raise Failed(f"its host names a branch that is not the issue's: {branch[:100]}")
+        raise AwayFailed(f"its host names a branch that is not the issue's: {branch[:100]}")
     return branch
 
 
 def _object(name: Any) -> str:
     if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{40,64}", name):
-        raise Failed("its host names a commit that is none")
+        raise AwayFailed("its host names a commit that is none")
     return name
 
 
@@ -400,7 +400,7 @@ def main() -> int:
     given = json.loads(sys.stdin.read())
     try:
         _say({"answer": _attempt(given)})
-    except (Failed, GitError, OSError, ValueError) as error:
+    except (AwayFailed, GitError, OSError, ValueError) as error:
         _say({"answer": _nothing(str(error) or type(error).__name__)})
     return 0
 
@@ -411,7 +411,7 @@ def _nothing(why: str) -> Json:
 
 
 def _attempt(given: Json) -> Json:
-    line = Line(given["line"])
+    line = LineToPlace(given["line"])
     with _ended_by_term(line.end):
         if (placed := given.get("attach")) is not None:
             line.say({"attach": placed})
@@ -423,18 +423,18 @@ def _attempt(given: Json) -> Json:
             worktrees, run = settings.work.worktrees, settings.run_directory
             common = worktrees.common if worktrees is not None else ""
             placed = begin(line, task, settings)
-        watch = Watch(line, str(given.get("log", "")))
+        watch = OutputWatch(line, str(given.get("log", "")))
         ended = watch.run()
         lease = from_plain(Leased, placed)
         if watch.answer is None or "attach" in given:
-            with suppress(Failed, OSError):
+            with suppress(AwayFailed, OSError):
                 _keep_usage(line, usage_file(run, lease.request_id))
         if watch.answer is None:
             return _nothing(f"on {lease.host}: {ended.get('why') or 'it ended'}")
         return brought(line, watch.answer, common, run, lease)
 
 
-def _keep_usage(line: Line, path: str) -> None:
+def _keep_usage(line: LineToPlace, path: str) -> None:
     """Keep the usage of an attempt that could not report it: whoever asks reads it here."""
     data = fetch(line, USAGE)
     Path(path).parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -467,7 +467,7 @@ def _private(path: str, flags: int) -> int:
 @contextmanager
 def _ended_by_term(end: Callable[[], None]) -> Iterator[None]:
     def handle(number: int, frame: object) -> None:
-        with suppress(Failed):
+        with suppress(AwayFailed):
             end()
 
     before = signal.signal(signal.SIGTERM, handle)

@@ -87,7 +87,7 @@ GUARD_KILLED = "its guard was killed"
 Json = dict[str, Any]
 
 
-class Refused(ValueError):
+class RefusedWord(ValueError):
     """A word that is not obeyed; the text is its answer's ``why``."""
 
 
@@ -98,7 +98,7 @@ FAILURES = (OSError, ValueError, TypeError)
 # --- serve: the two holders ----------------------------------------------------------------------
 
 
-class Lease(ctypes.Structure):
+class SharedLease(ctypes.Structure):
     """What both holders know of the lease, in memory that they share."""
 
     _fields_ = (("until", ctypes.c_double), ("grace", ctypes.c_double), ("begun", ctypes.c_bool))
@@ -113,7 +113,7 @@ def serve(folder: Path, ident: str, nonce: str) -> None:
     """Hold one attempt until it has ended.
 
     Return at once if the attempt has begun before. Raises ``BlockingIOError`` if another holder
-    lives, ``OSError`` and ``Refused``.
+    lives, ``OSError`` and ``RefusedWord``.
     """
     checked(ID, ident), checked(NONCE, nonce)
     private(folder / "files")
@@ -123,7 +123,7 @@ def serve(folder: Path, ident: str, nonce: str) -> None:
             return
         write(folder / "id", encode({"id": ident}))
         (folder / "ended").unlink(missing_ok=True)  # Of an earlier guard, to which no word came.
-        lease = Lease.from_buffer(mmap.mmap(-1, mmap.PAGESIZE))
+        lease = SharedLease.from_buffer(mmap.mmap(-1, mmap.PAGESIZE))
         lease.until = clock() + PATIENCE
         lead_session()
         outer = os.getpid()
@@ -143,7 +143,7 @@ def lead_session() -> None:
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def watch(folder: Path, lease: Lease, guard: int) -> None:
+def watch(folder: Path, lease: SharedLease, guard: int) -> None:
     """Wait, as the outer process, until the guard has ended; then end what is left.
 
     A guard that has not ended the attempt in time is stopped, and is killed.
@@ -177,7 +177,7 @@ class Guard:
     The answer is what ``describe`` returns, and ``why`` if the word was refused.
     """
 
-    def __init__(self, folder: Path, lease: Lease, outer: int) -> None:
+    def __init__(self, folder: Path, lease: SharedLease, outer: int) -> None:
         self.folder = folder
         self.lease = lease
         self.outer = outer
@@ -261,7 +261,7 @@ class Guard:
         try:
             word = parse(line)
             if word.get("nonce") != self.folder.name:
-                raise Refused("this is the guard of another attempt")
+                raise RefusedWord("this is the guard of another attempt")
             self.obey(word)
             more = read_files(self.folder, word)
         except FAILURES as error:
@@ -271,9 +271,9 @@ class Guard:
         return encode({**describe(self.folder), **known, **more})
 
     def obey(self, word: Json) -> None:
-        """Do what the word says; raises ``Refused`` and ``OSError``."""
+        """Do what the word says; raises ``RefusedWord`` and ``OSError``."""
         if word.get("bye"):
-            raise Refused("the guard of the attempt has not left")
+            raise RefusedWord("the guard of the attempt has not left")
         if self.ended is not None:
             return
         if "put" in word:
@@ -292,10 +292,10 @@ class Guard:
                 kill(members(self.folder.name, os.getpid()), number_of)
 
     def put(self, word: Json) -> None:
-        """Write a piece of a file, or give a parcel this name; raises ``Refused``, ``OSError``."""
+        """Write a piece of a file, or name a parcel so; raises ``RefusedWord``, ``OSError``."""
         path = self.folder / "files" / checked(FILE_NAME, word["put"])
         if self.lease.begun:
-            raise Refused("the attempt has begun")
+            raise RefusedWord("the attempt has begun")
         if "parcel" not in word:
             write_piece(path, word)
             return
@@ -307,15 +307,15 @@ class Guard:
             shutil.copyfile(parcel, path)
 
     def go(self, order: Any, sent: float) -> None:
-        """Begin the attempt, with permission from ``sent`` on; raises ``Refused``, ``OSError``."""
+        """Begin the attempt, permitted from ``sent`` on; raises ``RefusedWord``, ``OSError``."""
         order = dict(order)
         argv, env = order.get("argv"), order.get("env")
         if not isinstance(argv, list) or not argv or not isinstance(env, dict):
-            raise Refused("argv is not a list, or env is not an object")
+            raise RefusedWord("argv is not a list, or env is not an object")
         seconds = number(order.get("lease"), LEASE_MAX)
         grace = number(order.get("grace"), LEASE_MAX)
         if clock() - sent > seconds:
-            raise Refused("the word go is older than its lease")
+            raise RefusedWord("the word go is older than its lease")
         write(self.folder / "begun", encode({**describe(self.folder), "wall": time.time()}))
         self.seconds = seconds
         self.lease.grace, self.lease.until, self.lease.begun = grace, sent + seconds, True
@@ -468,7 +468,7 @@ class Relay:
             sys.stdout.buffer.flush()
 
     def obey(self, word: Json) -> Json:
-        """Return the answer to a word; raises ``Refused`` and ``OSError``."""
+        """Return the answer to a word; raises ``RefusedWord`` and ``OSError``."""
         if "hello" in word:
             return {"hello": self.hello(word["hello"])}
         if "serve" in word:
@@ -484,7 +484,7 @@ class Relay:
         return self.ask(checked(NONCE, word.get("nonce")), word)
 
     def hello(self, asked: Any) -> Json:
-        """Return what this host has; raises ``Refused``."""
+        """Return what this host has; raises ``RefusedWord``."""
         names = dict(asked).get("programs", [])
         found = pythons()
         newest = max(found, key=lambda version: int(version[2:]), default="")
@@ -535,7 +535,7 @@ class Relay:
         known = look(folder)
         try:
             if word.keys() & {"go", "put", "stop", "cont"}:
-                raise Refused("no guard of this attempt lives")
+                raise RefusedWord("no guard of this attempt lives")
             if word.get("bye") and folder.exists():
                 with locked(folder):
                     shutil.rmtree(folder)
@@ -544,7 +544,7 @@ class Relay:
             return {**known, "why": reason(error)}
 
     def store(self, word: Json) -> Json:
-        """Write a piece of a parcel; check the whole after the last one. Raises ``Refused``."""
+        """Write a piece of a parcel; check the whole after the last one. Raises ``RefusedWord``."""
         name = checked(SHA256, word["store"])
         by = checked(NONCE, word.get("nonce", "0" * 16))  # Two may send it at once.
         part = self.parcels / f".{name}.{by}.part"
@@ -557,7 +557,7 @@ class Relay:
                 os.fsync(file.fileno())
             if digest.hexdigest() != name:
                 part.unlink()
-                raise Refused("the parcel has another hash")
+                raise RefusedWord("the parcel has another hash")
             part.chmod(0o400)
             part.replace(self.parcels / name)
         return {"store": name, "size": size, "have": bool(word.get("last"))}
@@ -580,7 +580,7 @@ def pythons() -> dict[str, str]:
 def ask_guard(folder: Path, word: Json) -> Json:
     """Return the guard's answer to one word.
 
-    Raises ``Refused`` if a guard does not answer, ``FileNotFoundError``, ``ConnectionError`` or
+    Raises ``RefusedWord`` if a guard does not answer, ``FileNotFoundError``, ``ConnectionError`` or
     ``BlockingIOError`` if none accepts the connection.
     """
     with socket.socket(socket.AF_UNIX) as sock, opened(folder, os.O_DIRECTORY) as short:
@@ -591,7 +591,7 @@ def ask_guard(folder: Path, word: Json) -> Json:
             with sock.makefile("rb") as file:
                 line = file.readline(LINE_MAX)
         except socket.timeout:  # noqa: UP041 - two classes in Python 3.9
-            raise Refused("it does not answer") from None
+            raise RefusedWord("it does not answer") from None
     if not line:
         raise ConnectionAbortedError
     return parse(line)
@@ -711,21 +711,21 @@ def read_record(path: Path) -> Json | None:
 
 
 def read_piece(path: Path, at: Any, most: int = PIECE_MAX) -> tuple[bytes, int]:
-    """Return bytes of a regular file, and its size; raises ``OSError`` and ``Refused``."""
+    """Return bytes of a regular file, and its size; raises ``OSError`` and ``RefusedWord``."""
     with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Refused("it is not a regular file")
+            raise RefusedWord("it is not a regular file")
         return os.pread(descriptor, most, number(at, kind=int)), found.st_size
 
 
 def write_piece(path: Path, word: Json) -> int:
-    """Write ``data`` of a word at ``at``; return where it ends. Raises ``OSError``, ``Refused``."""
+    """Write a word's ``data``; return where it ends. Raises ``OSError``, ``RefusedWord``."""
     at = number(word.get("at"), kind=int)
     data = base64.b64decode(word.get("data") or "", validate=True)
     with opened(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW) as descriptor:
         if os.fstat(descriptor).st_nlink > 1:
-            raise Refused("a parcel has this name")
+            raise RefusedWord("a parcel has this name")
         while data:
             written = os.pwrite(descriptor, data, at)
             at, data = at + written, data[written:]
@@ -733,7 +733,7 @@ def write_piece(path: Path, word: Json) -> int:
 
 
 def read_files(folder: Path, word: Json) -> Json:
-    """Return what ``get`` and ``out`` ask for; raises ``OSError`` and ``Refused``."""
+    """Return what ``get`` and ``out`` ask for; raises ``OSError`` and ``RefusedWord``."""
     answer: Json = {}
     if "get" in word:
         path = folder / "files" / checked(FILE_NAME, word["get"])
@@ -765,12 +765,12 @@ def describe(folder: Path) -> Json:
 
 
 def parse(line: bytes) -> Json:
-    """Return the JSON object of a line; raises ``Refused``."""
+    """Return the JSON object of a line; raises ``RefusedWord``."""
     with suppress(ValueError, RecursionError):
         word = json.loads(line)
         if isinstance(word, dict):
             return word
-    raise Refused(f"the line is not a JSON object of at most {LINE_MAX} bytes")
+    raise RefusedWord(f"the line is not a JSON object of at most {LINE_MAX} bytes")
 
 
 def encode(value: Json) -> bytes:
@@ -779,16 +779,16 @@ def encode(value: Json) -> bytes:
 
 
 def number(value: Any, most: float = 1e12, kind: Any = (int, float)) -> Any:
-    """Return a number from 0 to ``most``; raises ``Refused``."""
+    """Return a number from 0 to ``most``; raises ``RefusedWord``."""
     if isinstance(value, bool) or not isinstance(value, kind) or not 0 <= value <= most:
-        raise Refused(f"{str(value)[:40]!r} is not a number from 0 to {most}")
+        raise RefusedWord(f"{str(value)[:40]!r} is not a number from 0 to {most}")
     return value
 
 
 def checked(pattern: re.Pattern[str], text: Any) -> str:
-    """Return a text that matches the whole pattern; raises ``Refused``."""
+    """Return a text that matches the whole pattern; raises ``RefusedWord``."""
     if not isinstance(text, str) or not pattern.fullmatch(text):
-        raise Refused(f"{str(text)[:100]!r} is not like {pattern.pattern}")
+        raise RefusedWord(f"{str(text)[:100]!r} is not like {pattern.pattern}")
     return text
 
 
@@ -811,7 +811,7 @@ def main(argv: list[str]) -> int:
         elif command == ["relay"] and count == 2:
             Relay(Path(argv[1]).expanduser().absolute()).run()
         else:
-            raise Refused("usage: guard.py serve FOLDER ID NONCE | look FOLDER | relay BASE")
+            raise RefusedWord("usage: guard.py serve FOLDER ID NONCE | look FOLDER | relay BASE")
     except FAILURES as error:
         sys.stderr.write(f"{reason(error)}\n")
         return 1

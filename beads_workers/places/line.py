@@ -60,7 +60,7 @@ REMOTE = "python3 -IS -c 'import sys;exec(sys.stdin.buffer.readline())'"
 Json = dict[str, Any]
 
 
-class Cut(Exception):
+class Unreached(Exception):
     """A host does not answer; the text says why, as far as that is known."""
 
 
@@ -73,7 +73,7 @@ NONSENSE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 
 
 class Engine(Protocol):
-    """How the hosts of a place are reached, and attempts are placed there. May raise ``Cut``."""
+    """How hosts of a place are reached, and attempts placed there. May raise ``Unreached``."""
 
     waiting: Mapping[str, str]
     """Why attempts wait for a host, by nonce."""
@@ -129,9 +129,9 @@ class HostLine:
         self._task = asyncio.create_task(self._keep())
 
     async def ask(self, word: Mapping[str, Any], seconds: float = ANSWER_SECONDS) -> Json:
-        """Return the answer to a word. Raises ``Cut``."""
+        """Return the answer to a word. Raises ``Unreached``."""
         if self.why or self._process is None:
-            raise Cut(self.why)
+            raise Unreached(self.why)
         return await self._ask(self._process, word, seconds)
 
     async def _ask(
@@ -146,9 +146,9 @@ class HostLine:
             found: Json = await asyncio.wait_for(answer, seconds)
         except TimeoutError:
             self._break(f"it has not answered for {seconds:g} s")
-            raise Cut(self.why) from None
+            raise Unreached(self.why) from None
         except OSError as error:
-            raise Cut(str(error)) from None
+            raise Unreached(str(error)) from None
         finally:
             self._waiting.pop(ref, None)
         self.seconds = time.monotonic() - began
@@ -160,7 +160,7 @@ class HostLine:
         while True:
             try:
                 return await self.ask(word)
-            except Cut:
+            except Unreached:
                 if time.monotonic() > until:
                     raise
                 await asyncio.sleep(SOON_SECONDS)
@@ -184,7 +184,7 @@ class HostLine:
     def _fail(self, why: str) -> None:
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(Cut(why))
+                waiting.set_exception(Unreached(why))
 
     async def _keep(self) -> None:
         again = 0.5
@@ -196,7 +196,7 @@ class HostLine:
                 why, most = str(error), LACKING_SECONDS_MAX
             except NONSENSE:
                 why, most = "it answers nothing that makes sense", LACKING_SECONDS_MAX
-            except (OSError, Cut, TimeoutError) as error:
+            except (OSError, Unreached, TimeoutError) as error:
                 why, most = str(error) or "it does not answer", AGAIN_SECONDS_MAX
             again = 0.5 if was_reached else again
             was_new = self.why and self.why != why
@@ -221,7 +221,7 @@ class HostLine:
             self._process = process
             reading = asyncio.create_task(self._read(process.stdout))
             reading.add_done_callback(lambda task: self._fail("the line was closed"))
-            with suppress(Cut):  # Its complaint says more.
+            with suppress(Unreached):  # Its complaint says more.
                 self.hello = await self._greeted(process)
                 self.why = ""
                 self.tried.set()
@@ -260,7 +260,7 @@ class HostLine:
 
 
 @dataclass(slots=True)
-class Attempt:
+class AwayAttempt:
     """An attempt that this process knows."""
 
     nonce: str
@@ -317,7 +317,7 @@ class PlaceLine:
         self.settings = settings
         self.engine: Engine = registry.place_engine(settings.place.engine)(settings.place, REMOTE)
         self.lines: dict[str, HostLine] = {}
-        self.attempts: dict[str, Attempt] = {}
+        self.attempts: dict[str, AwayAttempt] = {}
         self._told, self._told_at = "", 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self.parting: set[asyncio.Task[None]] = set()
@@ -328,7 +328,7 @@ class PlaceLine:
         sys.stdout.write(f"{json.dumps(fields)}\n")
         sys.stdout.flush()
 
-    def spawn(self, work: Awaitable[None], attempt: Attempt) -> asyncio.Task[None]:
+    def spawn(self, work: Awaitable[None], attempt: AwayAttempt) -> asyncio.Task[None]:
         """Run a coroutine for an attempt beside the others; if it fails, its client is told."""
 
         async def guarded() -> None:
@@ -387,7 +387,7 @@ class PlaceLine:
 
     # --- from placing to the end ---------------------------------------------------------------
 
-    async def place(self, attempt: Attempt) -> None:
+    async def place(self, attempt: AwayAttempt) -> None:
         """Find a host for an attempt, and have a guard wait there; tell its client."""
         client = attempt.client
         assert client is not None
@@ -400,13 +400,13 @@ class PlaceLine:
             said = await line.ask_patiently(word, REACH_SECONDS)
             hello = line.hello
             if said.get("why"):
-                raise Cut(str(said["why"]))
+                raise Unreached(str(said["why"]))
             lease = Leased(
                 *(attempt.issue_id, attempt.attempt, attempt.request_id, settings.place.name),
                 *(attempt.host, str(said["boot"]), attempt.nonce, settings.place.lease_seconds),
             )
             attempt.lease, attempt.clock = lease, float(said["clock"])
-        except (Cut, KeyError, TypeError, ValueError) as error:
+        except (Unreached, KeyError, TypeError, ValueError) as error:
             client.say({"failed": f"{settings.place.name}: {error}"})
             await self._forget(attempt)
             return
@@ -422,12 +422,12 @@ class PlaceLine:
             }
         )
 
-    async def keep(self, attempt: Attempt) -> None:
+    async def keep(self, attempt: AwayAttempt) -> None:
         """Send words for an attempt until its end is known, and nobody needs it any more."""
         pause = SOON_SECONDS
         while attempt.nonce in self.attempts and not (attempt.ended and attempt.heard):
             news = False
-            with suppress(Cut, *NONSENSE):  # Not heard: its lease counts.
+            with suppress(Unreached, *NONSENSE):  # Not heard: its lease counts.
                 news = await self._word(attempt)
             most = min(WORD_SECONDS, max(OFTEN_SECONDS, len(self.attempts) / WORDS_PER_SECOND))
             pause = SOON_SECONDS if news else min(most, pause * 1.3)
@@ -439,7 +439,7 @@ class PlaceLine:
             await self._drain(attempt)
             client.say({"ended": attempt.ended})
 
-    async def _word(self, attempt: Attempt) -> bool:
+    async def _word(self, attempt: AwayAttempt) -> bool:
         """Send one word, and take in the answer; return whether something is new."""
         word: Json = {"nonce": attempt.nonce, "clock": attempt.clock}
         lease = attempt.lease
@@ -468,7 +468,7 @@ class PlaceLine:
         printed = self._pass_on(attempt, said) if wants_output else False
         return printed or was != (attempt.begun, attempt.ended)
 
-    def _take_end(self, attempt: Attempt, said: Json) -> None:
+    def _take_end(self, attempt: AwayAttempt, said: Json) -> None:
         ended = said.get("ended")
         if not ended and said.get("gone") and not said.get("begun"):
             if not (attempt.begun or attempt.looked_for or attempt.may_go):
@@ -478,7 +478,7 @@ class PlaceLine:
             attempt.ended = {"why": str(ended.get("why") or "")[:300], "exit": ended.get("exit")}
         self._tell_end(attempt)
 
-    def _tell_end(self, attempt: Attempt) -> None:
+    def _tell_end(self, attempt: AwayAttempt) -> None:
         """Tell that an attempt has ended, once somebody is there for its answer."""
         if attempt.ended is None or attempt.told or attempt.lease is None:
             return
@@ -489,7 +489,7 @@ class PlaceLine:
             attempt.told = True
             self.news({"ended": to_plain(attempt.lease)})
 
-    def _pass_on(self, attempt: Attempt, said: Json) -> bool:
+    def _pass_on(self, attempt: AwayAttempt, said: Json) -> bool:
         out, sizes = said.get("out"), said.get("sizes")
         if attempt.client is None or not out or not any(out) or not sizes:
             return False
@@ -500,16 +500,16 @@ class PlaceLine:
             attempt.read[number] += len(data) * 3 // 4 - data.count("=", -2)
         return True
 
-    async def _drain(self, attempt: Attempt) -> None:
+    async def _drain(self, attempt: AwayAttempt) -> None:
         """Bring the rest of the output of an attempt that has ended."""
-        with suppress(Cut, *NONSENSE):
+        with suppress(Unreached, *NONSENSE):
             while True:
                 line, word = self.line(attempt.host), {"nonce": attempt.nonce, "out": attempt.read}
                 said = await line.ask_patiently(word, REACH_SECONDS)
                 if not self._pass_on(attempt, said):
                     return
 
-    async def _fetch(self, attempt: Attempt) -> None:
+    async def _fetch(self, attempt: AwayAttempt) -> None:
         """Have the answer of an attempt brought by a program of ours, in the place of a worker."""
         from beads_workers.places.away import fetched
 
@@ -519,10 +519,10 @@ class PlaceLine:
         answer = await fetched(settings.socket, settings.runs, settings.common, lease)
         self.news({"ended": to_plain(lease), "answer": answer})
 
-    async def _forget(self, attempt: Attempt) -> None:
+    async def _forget(self, attempt: AwayAttempt) -> None:
         self.attempts.pop(attempt.nonce, None)
         attempt.changed.set()
-        with suppress(Cut):
+        with suppress(Unreached):
             await self.engine.drop(attempt.nonce)
 
     async def _close_unused(self, host: str) -> None:
@@ -542,7 +542,7 @@ class PlaceLine:
         if word in ("look", "end"):
             if attempt is None:
                 ids = lease.issue_id, lease.attempt, lease.request_id
-                attempt = Attempt(lease.nonce, *ids, lease.host, lease)
+                attempt = AwayAttempt(lease.nonce, *ids, lease.host, lease)
                 self.attempts[lease.nonce] = attempt
                 attempt.orphaned = attempt.looked_for = attempt.may_go = True
                 self.spawn(self._found(attempt), attempt)
@@ -566,7 +566,7 @@ class PlaceLine:
             attempt.heard = True
         attempt.changed.set()
 
-    def _adopt(self, attempt: Attempt) -> None:
+    def _adopt(self, attempt: AwayAttempt) -> None:
         """Look for the end of an orphaned attempt, once nobody else does."""
         if attempt.orphaned and attempt.client is None and not attempt.looked_for:
             attempt.looked_for, attempt.told = True, False
@@ -578,11 +578,11 @@ class PlaceLine:
         with open(said["journal"], "rb") as file:
             os.fsync(file.fileno())
 
-    async def _part(self, attempt: Attempt) -> None:
+    async def _part(self, attempt: AwayAttempt) -> None:
         """Have the host forget an attempt: what came of it is on disk here."""
         await self._forget(attempt)
         if attempt.host:
-            with suppress(Cut):
+            with suppress(Unreached):
                 line, word = self.line(attempt.host), {"nonce": attempt.nonce}
                 if not attempt.ended:
                     await line.ask_patiently({**word, "end": True}, REACH_SECONDS)
@@ -590,8 +590,8 @@ class PlaceLine:
                 await line.ask_patiently({**word, "bye": True}, REACH_SECONDS)
             await self._close_unused(attempt.host)
 
-    async def _found(self, attempt: Attempt) -> None:
-        with suppress(Cut):
+    async def _found(self, attempt: AwayAttempt) -> None:
+        with suppress(Unreached):
             attempt.host = await self.engine.find(attempt.host, attempt.nonce)
         await self.keep(attempt)
 
@@ -601,7 +601,7 @@ class PlaceLine:
         """Serve the program of one attempt."""
         peer = writer.get_extra_info("socket").getsockopt(1, 17, 12)  # SOL_SOCKET, SO_PEERCRED
         pid, uid = (int.from_bytes(peer[at : at + 4], sys.byteorder) for at in (0, 4))
-        attempt: Attempt | None = None
+        attempt: AwayAttempt | None = None
         client = Client(writer, pid)
         try:
             while uid == os.geteuid() and (line := await reader.readline()):
@@ -621,13 +621,13 @@ class PlaceLine:
                 else:
                     await self._forget(attempt)
 
-    def _taken_on(self, client: Client, said: Json) -> Attempt:
+    def _taken_on(self, client: Client, said: Json) -> AwayAttempt:
         if "attach" in said:
             lease = from_plain(Leased, {k: v for k, v in said["attach"].items() if k in _LEASE})
             attempt = self.attempts.get(lease.nonce)
             if attempt is None:
                 ids = lease.issue_id, lease.attempt, lease.request_id
-                attempt = Attempt(lease.nonce, *ids, lease.host, lease, may_go=True, begun=True)
+                attempt = AwayAttempt(lease.nonce, *ids, lease.host, lease, may_go=True, begun=True)
                 self.attempts[lease.nonce] = attempt
                 self.spawn(self._found(attempt), attempt)
             attempt.client = client
@@ -636,22 +636,22 @@ class PlaceLine:
             return attempt
         asked = said["place"]
         ids = str(asked["issue_id"]), int(asked["attempt"]), str(asked["request_id"])
-        attempt = Attempt(secrets.token_hex(16), *ids, client=client)
+        attempt = AwayAttempt(secrets.token_hex(16), *ids, client=client)
         self.attempts[attempt.nonce] = attempt
         self.spawn(self.place(attempt), attempt)
         return attempt
 
-    async def _reread(self, attempt: Attempt, client: Client) -> None:
+    async def _reread(self, attempt: AwayAttempt, client: Client) -> None:
         attempt.read = [0, 0]
         await self._drain(attempt)
         client.say({"ended": attempt.ended})
 
-    async def _asked(self, attempt: Attempt, client: Client, said: Json) -> None:
+    async def _asked(self, attempt: AwayAttempt, client: Client, said: Json) -> None:
         if "ask" in said:
             word = {**said["ask"], "nonce": attempt.nonce}
             try:
                 client.say({"answer": await self.line(attempt.host).ask_patiently(word, 60.0)})
-            except Cut as error:
+            except Unreached as error:
                 client.say({"answer": {"why": f"{attempt.host}: {error}"}})
         elif "begin" in said and attempt.lease is not None:
             attempt.order = said["begin"]
@@ -707,6 +707,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from beads_workers.places import line  # Engines know this one's ``Cut``.
+    from beads_workers.places import line  # Engines know this one's ``Unreached``.
 
     sys.exit(line.main())

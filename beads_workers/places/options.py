@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from beads_workers import registry
-from beads_workers.core.base.settings import Place
+from beads_workers.core.base.settings import PlaceSettings
 from beads_workers.core.base.times import parse_duration
 from beads_workers.options import WORKERS_DEFAULT, WORKERS_MAX, read_nonempty
 
@@ -64,13 +64,13 @@ _WORD = re.compile(r"(?:ssh:)?[A-Za-z0-9_][A-Za-z0-9_.@-]*(?::[0-9]{1,4})?", re.
 
 def find_places(
     words: Iterable[str], tables: Mapping[str, Mapping[str, Any]] | None
-) -> tuple[int | None, tuple[Place, ...]]:
+) -> tuple[int | None, tuple[PlaceSettings, ...]]:
     """Return how many workers ``local`` has, None if that is not said, and the other places.
 
     Raise ``ValueError`` with a sentence for people.
     """
     local: int | None = None
-    places: dict[str, Place] = {}
+    places: dict[str, PlaceSettings] = {}
     for word in words:
         is_ssh = word.startswith("ssh:")
         name, _, number = word.removeprefix("ssh:").partition(":")
@@ -87,5 +87,5 @@ def find_places(
         table = (tables or {}).get(name)
         if table is None and not is_ssh:
             raise ValueError(f"--on {word}: there is no [places.{name}]; a host is ssh:{name}")
-        places[name] = Place(name=name, slots=slots, **(table or {"engine": "ssh"}))
+        places[name] = PlaceSettings(name=name, slots=slots, **(table or {"engine": "ssh"}))
     return local, tuple(places.values())

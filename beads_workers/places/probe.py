@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from beads_workers import registry
-from beads_workers.core.base.settings import FleetSettings, Place
+from beads_workers.core.base.settings import FleetSettings, PlaceSettings
 from beads_workers.core.base.text import size
 from beads_workers.places.line import REMOTE, HostLine
 from beads_workers.runtime.places import line_settings
@@ -16,7 +16,7 @@ from beads_workers.runtime.places import line_settings
 SECONDS = 8.0
 
 
-async def _look(settings: FleetSettings, place: Place) -> tuple[str, str]:
+async def _look(settings: FleetSettings, place: PlaceSettings) -> tuple[str, str]:
     """Return what a place has, and why no attempt can run there; one of them is empty."""
     told = line_settings(settings, place, Path(settings.state_directory, "runs", "-"), "")
     engine = registry.place_engine(place.engine)(place, REMOTE)
@@ -36,13 +36,15 @@ async def _look(settings: FleetSettings, place: Place) -> tuple[str, str]:
     return "; ".join(said) or "asked when work is placed", ""
 
 
-def look(settings: FleetSettings, places: Iterable[Place]) -> list[tuple[Place, str, str]]:
+def look(
+    settings: FleetSettings, places: Iterable[PlaceSettings]
+) -> list[tuple[PlaceSettings, str, str]]:
     """Return for each place what it has, or why no attempt can run there."""
 
     # In a thread, another one may have waited for its programs before; it says so at length.
     logging.getLogger("asyncio").disabled = True
 
-    async def all_of_them() -> list[tuple[Place, str, str]]:
+    async def all_of_them() -> list[tuple[PlaceSettings, str, str]]:
         chosen = list(places)
         found = await asyncio.gather(*(_look(settings, each) for each in chosen))
         return [(place, *said) for place, said in zip(chosen, found, strict=True)]

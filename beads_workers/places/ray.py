@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from beads_workers.core.base.settings import Place
-from beads_workers.places.line import LINE_BYTES_MAX, Cut
+from beads_workers.core.base.settings import PlaceSettings
+from beads_workers.places.line import LINE_BYTES_MAX, Unreached
 
 PAUSE_SECONDS = 1.0
 """Time between two questions whether there is room, and before the helper is started again."""
@@ -56,7 +56,7 @@ Json = dict[str, Any]
 class Ray:
     """``Engine`` of a cluster. Its helper has a socket in the working directory."""
 
-    def __init__(self, place: Place, remote: str) -> None:
+    def __init__(self, place: PlaceSettings, remote: str) -> None:
         self._place = place
         self.waiting: dict[str, str] = {}
         """Why attempts wait for a room, by nonce."""
@@ -86,10 +86,10 @@ class Ray:
     async def place(self, issue_id: str, nonce: str, base: str) -> str:
         """Return the host once there is room, hours later if need be; ``drop`` cancels it.
 
-        Raises ``Cut`` if the cluster must not be used.
+        Raises ``Unreached`` if the cluster must not be used.
         """
         if not self._place.python:
-            raise Cut(NO_PYTHON)
+            raise Unreached(NO_PYTHON)
         self._fleet = base.rpartition("/")[2]
         host: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._hosts[nonce] = host
@@ -145,7 +145,7 @@ class Ray:
                 self.waiting[nonce] = why
                 if process.returncode == REFUSED:
                     del self.waiting[nonce]
-                    self._hosts[nonce].set_exception(Cut(why))
+                    self._hosts[nonce].set_exception(Unreached(why))
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _converse(self, process: asyncio.subprocess.Process) -> None:

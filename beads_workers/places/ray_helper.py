@@ -87,7 +87,7 @@ ACTOR: Any = ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0, max_conc
 )
 
 
-class Connection:
+class HostConnection:
     """A connection of home to one host; ``serve`` returns when it has ended."""
 
     feeders: ClassVar[dict[str, Any]] = {}
@@ -234,7 +234,7 @@ def leave(error: BaseException) -> None:
 def listen(listener: socket.socket) -> None:
     """Serve connections, each in a thread."""
     while True:
-        connection = Connection(listener.accept()[0])
+        connection = HostConnection(listener.accept()[0])
         threading.Thread(target=connection.serve, daemon=True).start()
 
 

@@ -17,8 +17,8 @@ from functools import partial
 from subprocess import TimeoutExpired, run
 
 from beads_workers.core.base.model import value
-from beads_workers.core.base.settings import Place
-from beads_workers.places.line import SOURCE, Cut
+from beads_workers.core.base.settings import PlaceSettings
+from beads_workers.places.line import SOURCE, Unreached
 
 CALL_SECONDS = 10.0
 """Time in which a program of Slurm must have answered."""
@@ -51,7 +51,7 @@ set -- "$job" "$2"
 
 
 @value
-class Job:
+class SlurmJob:
     """A job as ``squeue`` shows it."""
 
     id: str
@@ -63,12 +63,12 @@ class Job:
 class Slurm:
     """``Engine`` of one partition; an attempt's host is the name of its node."""
 
-    def __init__(self, place: Place, remote: str) -> None:
+    def __init__(self, place: PlaceSettings, remote: str) -> None:
         self._place, self._remote = place, remote
         self.waiting: dict[str, str] = {}
         """Why attempts wait for a node, by nonce, in Slurm's words."""
         self._following: dict[str, asyncio.Task[None]] = {}
-        self._listing: asyncio.Task[dict[str, Job]] | None = None
+        self._listing: asyncio.Task[dict[str, SlurmJob]] | None = None
 
     def known_hosts(self) -> list[str]:
         """Return none: lines lead to nodes where attempts are."""
@@ -83,7 +83,7 @@ class Slurm:
         return host
 
     async def place(self, issue_id: str, nonce: str, base: str) -> str:
-        """Return the node of the attempt's job, once the guard is there; raises ``Cut``."""
+        """Return the node of the attempt's job, once the guard is there; raises ``Unreached``."""
         below_home = shlex.quote(base.removeprefix("~/"))
         serve = SERVE.format(below_home, nonce, shlex.quote(issue_id[:200]), SOURCE)
         room = (f"--{name}={amount:.15g}" for name, amount in self._place.resources.items())
@@ -93,14 +93,14 @@ class Slurm:
         finally:
             self.waiting.pop(nonce, None)
         if not await _step(job.id, SERVED.format(FOLDER.format(nonce))):
-            raise Cut(f"no guard started in job {job.id}")
+            raise Unreached(f"no guard started in job {job.id}")
         return await self.find(job.where, nonce)
 
     async def drop(self, nonce: str) -> None:
         """Cancel the job of an attempt that has not begun; another one ends with ``bye``."""
         self._following.pop(nonce, None)
         job = (await _jobs(f"--name=bw.{nonce}")).get(nonce)
-        with suppress(Cut):
+        with suppress(Unreached):
             begun = f"[ ! -e {FOLDER.format(nonce)}/begun ] || echo yes"
             if job is None or (job.state == "RUNNING" and await _step(job.id, begun)):
                 return
@@ -118,19 +118,19 @@ class Slurm:
         there = ("--export=NONE", "--chdir=/", "--output=/dev/null", *partition)
         await _call("sbatch", *once, *there, *room, given=script)
 
-    async def _running(self, nonce: str) -> Job:
-        """Return the job of an attempt once it runs, hours later if need be; raises ``Cut``."""
+    async def _running(self, nonce: str) -> SlurmJob:
+        """Return the job of an attempt once it runs, hours later if so; raises ``Unreached``."""
         ended = ("-t", "all", f"--name=bw.{nonce}")
         while True:
             # All look at the same moments, so that one list serves them.
             await asyncio.sleep(POLL_SECONDS - time.monotonic() % POLL_SECONDS)
             try:
                 job = (await self._live()).get(nonce) or (await _jobs(*ended)).get(nonce)
-            except Cut as error:  # The job keeps its place in the queue.
+            except Unreached as error:  # The job keeps its place in the queue.
                 self.waiting[nonce] = str(error)
                 continue
             if job is None or job.state not in LIVE:
-                raise Cut(f"its job is {job.state} {job.where}" if job else "its job is gone")
+                raise Unreached(f"its job is {job.state} {job.where}" if job else "its job is gone")
             if job.state == "RUNNING":
                 return job
             self.waiting[nonce] = job.where.strip("()")
@@ -139,22 +139,22 @@ class Slurm:
         """Whenever the job of an attempt has ended, submit one that leads to its node."""
         room = (f"--nodelist={node}", "--mem=100", "--time=20")
         while nonce in self._following:
-            with suppress(Cut):
+            with suppress(Unreached):
                 if nonce not in await self._live():
                     await self._submit(nonce, "sleep 20\n", *room)  # Time enough for the line.
             await asyncio.sleep(FOLLOW_SECONDS - time.monotonic() % FOLLOW_SECONDS)
 
-    async def _live(self) -> dict[str, Job]:
+    async def _live(self) -> dict[str, SlurmJob]:
         """Return the jobs that run or wait, by nonce; callers of one moment share a list."""
         if self._listing is None or self._listing.done():
             self._listing = asyncio.create_task(_jobs())
         return await asyncio.shield(self._listing)
 
 
-async def _jobs(*options: str) -> dict[str, Job]:
+async def _jobs(*options: str) -> dict[str, SlurmJob]:
     said = await _call("squeue", "--me", "-h", "-o", "%i %j %T %R", *options)
     found = (line.split(" ", 3) for line in said.splitlines())
-    return {name[3:]: Job(job, state, where) for job, name, state, where in found}
+    return {name[3:]: SlurmJob(job, state, where) for job, name, state, where in found}
 
 
 async def _step(job: str, command: str) -> str:
@@ -162,18 +162,18 @@ async def _step(job: str, command: str) -> str:
 
 
 async def _call(*argv: str, given: str = "") -> str:
-    """Return what a program of Slurm prints. Raises ``Cut``."""
+    """Return what a program of Slurm prints. Raises ``Unreached``."""
     # Not a subprocess of asyncio: if it is cancelled while it starts, Python 3.11 may wait forever.
     call = partial(run, argv, input=given, encoding="utf-8", errors="replace")
     try:
         done = await asyncio.to_thread(call, capture_output=True, timeout=CALL_SECONDS)
     except TimeoutExpired:
-        raise Cut(f"{argv[0]}: no answer for {CALL_SECONDS:g} s") from None
+        raise Unreached(f"{argv[0]}: no answer for {CALL_SECONDS:g} s") from None
     except OSError as error:
-        raise Cut(f"{argv[0]}: {error.strerror}") from None
+        raise Unreached(f"{argv[0]}: {error.strerror}") from None
     if done.returncode:
         lines = done.stderr.strip().split("\n")
-        raise Cut(lines[-1] or f"{argv[0]} has failed")
+        raise Unreached(lines[-1] or f"{argv[0]} has failed")
     return done.stdout
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from beads_workers.core.base.settings import Place
+from beads_workers.core.base.settings import PlaceSettings
 
 OPTIONS = (
     *("-a", "-x", "-T", "-o", "BatchMode=yes", "-o", "ClearAllForwardings=yes"),
@@ -14,7 +14,7 @@ OPTIONS = (
 class Ssh:
     """``Engine`` of one host; it has room for as many attempts as the place has slots."""
 
-    def __init__(self, place: Place, remote: str) -> None:
+    def __init__(self, place: PlaceSettings, remote: str) -> None:
         self._host = place.address or place.name
         self.waiting: dict[str, str] = {}
         self._remote = remote

@@ -25,7 +25,12 @@ from typing import TYPE_CHECKING, Protocol
 from beads_workers import __version__, registry
 from beads_workers.core.base import limits
 from beads_workers.core.base.framing import read_with
-from beads_workers.core.base.settings import FleetSettings, Place, WorkerSettings, understood
+from beads_workers.core.base.settings import (
+    FleetSettings,
+    PlaceSettings,
+    WorkerSettings,
+    understood,
+)
 from beads_workers.core.base.source import SourceError
 from beads_workers.core.orchestrator import Orchestrator
 from beads_workers.core.records.journal import CheckpointEnded, Entry, Noted, RunEnded, RunStarted
@@ -432,7 +437,7 @@ class Fleet:
             place=self._place_of(worker_id),
         )
 
-    def _place_of(self, worker_id: str) -> Place | None:
+    def _place_of(self, worker_id: str) -> PlaceSettings | None:
         name = self._core.place_of(worker_id) if self._settings.places else ""
         return next((each for each in self._settings.places if each.name == name), None)
 

@@ -13,7 +13,7 @@ from typing import Any
 from beads_workers import registry
 from beads_workers.core.base.model import IssueId, OutcomeKind, value
 from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
-from beads_workers.core.base.settings import FleetSettings, Place
+from beads_workers.core.base.settings import FleetSettings, PlaceSettings
 from beads_workers.core.base.wire import Done, Failed
 from beads_workers.core.records.journal import Leased
 from beads_workers.core.schedule import events as ev
@@ -35,7 +35,7 @@ ENDS_MAX = 20
 class LineSettings:
     """What the process is told first."""
 
-    place: Place
+    place: PlaceSettings
     # Names this fleet on its hosts, and its folder there.
     fleet: str
     # The socket for the programs of attempts.
@@ -60,7 +60,9 @@ class LineSettings:
         return (GIT, *self.programs) if self.needs_git else self.programs
 
 
-def line_settings(settings: FleetSettings, place: Place, folder: Path, socket: str) -> LineSettings:
+def line_settings(
+    settings: FleetSettings, place: PlaceSettings, folder: Path, socket: str
+) -> LineSettings:
     """Return what the line to a place is told. ``folder``: of the run."""
     work, worktrees = settings.work, settings.work.worktrees
     home = f"{host_name()}:{Path(settings.state_directory).absolute()}"
@@ -92,7 +94,7 @@ class PlaceProcesses:
         self._settings, self._folder = settings, folder
         self._selector, self._report, self._journal = selector, report, journal
         self._places = {place.name: place for place in settings.places}
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _PlaceProcess] = {}
         self._answers: dict[str, Done | Failed] = {}
         for name in self._places:
             self._line(name)
@@ -111,14 +113,14 @@ class PlaceProcesses:
         for line in self._lines.values():
             line.close()
 
-    def _line(self, name: str) -> _Line:
+    def _line(self, name: str) -> _PlaceProcess:
         if name not in self._lines:
             # Of an earlier run, whose settings may be gone: its name is that of a host, then.
-            place = self._places.get(name) or Place(name, next(iter(registry.PLACES)), 0)
+            place = self._places.get(name) or PlaceSettings(name, next(iter(registry.PLACES)), 0)
             socket = line_socket(str(self._folder.absolute()), name)
             told = line_settings(self._settings, place, self._folder, socket)
             first = json.dumps(to_plain(told)).encode() + b"\n"
-            self._lines[name] = _Line(name, first, self._folder, self._selector, self._hear)
+            self._lines[name] = _PlaceProcess(name, first, self._folder, self._selector, self._hear)
         return self._lines[name]
 
     def _hear(self, name: str, line: bytes) -> None:
@@ -143,7 +145,7 @@ class PlaceProcesses:
             say(name, f"it said what nobody understands: {error}")
 
 
-class _Line:
+class _PlaceProcess:
     """The process of one place, started again when it ends; it is told again what it must know."""
 
     def __init__(

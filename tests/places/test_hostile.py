@@ -17,7 +17,7 @@ import pytest
 
 from beads_workers.core.records.journal import Leased
 from beads_workers.places import away, parcel
-from beads_workers.places.line import Cut, HostLine
+from beads_workers.places.line import HostLine, Unreached
 from beads_workers.worktrees.git import GitError
 
 HELLO = {"programs": {"git": "/usr/bin/git"}, "python311": "python3", "free": 1 << 40, "home": "/"}
@@ -91,7 +91,7 @@ def test_a_line_is_begun_anew_after_an_answer_that_is_none(answer: str) -> None:
     async def test() -> None:
         line = await _line(relay(answer=answer))
         try:
-            with pytest.raises(Cut):
+            with pytest.raises(Unreached):
                 await line.ask({"nonce": "0"}, 20.0)
             for _ in range(200):
                 if not line.why:
@@ -107,7 +107,7 @@ def test_a_line_is_begun_anew_after_an_answer_that_is_none(answer: str) -> None:
 # --- what is brought home ------------------------------------------------------------------------
 
 
-class Host(away.Line):
+class Host(away.LineToPlace):
     """The line of an attempt whose host sends this as its work."""
 
     def __init__(self, work: bytes = b"", *, size: int | None = None) -> None:
@@ -190,7 +190,7 @@ def test_a_branch_that_is_not_of_the_issue_is_refused(
     home: Path, tmp_path: Path, made: tuple[str, bytes], branch: str
 ) -> None:
     before = git(home, "for-each-ref")
-    with pytest.raises(away.Failed):
+    with pytest.raises(away.AwayFailed):
         _brought(home, tmp_path, Host(made[1]), branch=branch, head=made[0])
     assert git(home, "for-each-ref") == before
 
@@ -198,7 +198,7 @@ def test_a_branch_that_is_not_of_the_issue_is_refused(
 @pytest.mark.parametrize("head", ["HEAD", "main", "--all", "0" * 39, ["a"], "@{1}"])
 def test_a_head_that_is_no_object_is_refused(home: Path, tmp_path: Path, head: Any) -> None:
     before = git(home, "for-each-ref")
-    with pytest.raises(away.Failed):
+    with pytest.raises(away.AwayFailed):
         _brought(home, tmp_path, Host(b""), branch="bw/bw-1/1", head=head)
     assert git(home, "for-each-ref") == before
 
@@ -245,14 +245,14 @@ def test_work_without_an_end_is_refused(
 ) -> None:
     monkeypatch.setattr(away, "WORK_BYTES_MAX", 1 << 20)
     host = Host(b"x" * (3 << 20), size=1 << 60)
-    with pytest.raises(away.Failed, match="longer than"):
+    with pytest.raises(away.AwayFailed, match="longer than"):
         _brought(home, tmp_path, host, branch="bw/bw-1/1", head=made[0])
 
 
 @pytest.mark.parametrize("said", [{"type": "READY", "worker_id": "W1"}, {"type": "SHUTDOWN"}])
 def test_an_answer_that_ends_nothing_is_refused(home: Path, said: dict[str, Any]) -> None:
     fields = {"pid": 1, "timestamp": 1.0, "reason": "idle_timeout", "capabilities": {}}
-    with pytest.raises((away.Failed, ValueError)):
+    with pytest.raises((away.AwayFailed, ValueError)):
         away.brought(Host(), {**fields, **said}, str(home), str(home), LEASE)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beads_workers.core.base.settings import Place
+from beads_workers.core.base.settings import PlaceSettings
 from beads_workers.places import parcel
 from beads_workers.places.line import lacks_of
 from beads_workers.places.options import find_places, read_on, read_places
@@ -78,7 +78,7 @@ def test_a_table_that_is_wrong_is_named(table: dict[str, Any], said: str) -> Non
 
 
 def test_an_address_is_never_an_option_of_ssh() -> None:
-    argv = Ssh(Place("n3", "ssh", 1, address="me@n3"), "true").argv("me@n3")
+    argv = Ssh(PlaceSettings("n3", "ssh", 1, address="me@n3"), "true").argv("me@n3")
     assert argv[-3:] == ["--", "me@n3", "true"]
 
 

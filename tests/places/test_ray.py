@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from beads_workers.core.base.settings import Place
+from beads_workers.core.base.settings import PlaceSettings
 from beads_workers.places import ray
-from beads_workers.places.line import REMOTE, Cut, HostLine
+from beads_workers.places.line import REMOTE, HostLine, Unreached
 from beads_workers.places.ray import Ray
 from tests.support.hosts import need_hosts
 from tests.support.ray import CPUS, Cluster, need_ray
@@ -79,7 +79,7 @@ class Home:
 
     def __init__(self, address: str, *, insecure: bool = True, **resources: float) -> None:
         python = str(need_ray() / "bin/python")
-        place = Place("cluster", "ray", 8, address, python, resources, insecure=insecure)
+        place = PlaceSettings("cluster", "ray", 8, address, python, resources, insecure=insecure)
         self.engine = Ray(place, REMOTE)
         self._lines: dict[str, HostLine] = {}
 
@@ -305,7 +305,7 @@ async def test_a_silent_node_cuts_no_other_off(cluster: Cluster) -> None:
         node = cluster[silent.host.partition("/")[0]]
         node.cut()
         try:
-            with pytest.raises(Cut, match="has not answered"):
+            with pytest.raises(Unreached, match="has not answered"):
                 await home.line(silent.host).ask({"nonce": silent.nonce})
             assert (await home.line(other.host).ask({"nonce": other.nonce}))["gone"]
         finally:
@@ -321,7 +321,7 @@ async def test_a_silent_node_cuts_no_other_off(cluster: Cluster) -> None:
 @in_loop
 async def test_a_cluster_that_lets_anybody_in_is_refused(cluster: Cluster) -> None:
     async with Home(cluster.address, insecure=False) as home:
-        with pytest.raises(Cut, match="set insecure = true"):
+        with pytest.raises(Unreached, match="set insecure = true"):
             await home.placed()
 
 
@@ -354,8 +354,8 @@ async def test_an_attempt_waits_for_a_cluster_that_is_not_there() -> None:
 
 @in_loop
 async def test_a_place_needs_the_python_of_its_cluster() -> None:
-    with pytest.raises(Cut, match="set python"):
-        await Ray(Place("cluster", "ray", 8), REMOTE).place("bw-1", "0" * 32, BASE)
+    with pytest.raises(Unreached, match="set python"):
+        await Ray(PlaceSettings("cluster", "ray", 8), REMOTE).place("bw-1", "0" * 32, BASE)
 
 
 def test_the_helper_imports_nothing_of_ours() -> None:

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from beads_workers.core.base.plain import to_plain
-from beads_workers.core.base.settings import Place
-from beads_workers.places.line import REMOTE, Cut, HostLine
+from beads_workers.core.base.settings import PlaceSettings
+from beads_workers.places.line import REMOTE, HostLine, Unreached
 from beads_workers.places.slurm import FOLDER, Slurm
 from beads_workers.runtime.places import LineSettings
 from tests.support.hosts import need_hosts
@@ -67,7 +67,7 @@ class Home:
     """An engine, and its lines to nodes: what an orchestrator has, until it is killed."""
 
     def __init__(self, resources: Mapping[str, float] | None = None, address: str = "") -> None:
-        place = Place("cluster", "slurm", 8, address=address, resources=resources or {})
+        place = PlaceSettings("cluster", "slurm", 8, address=address, resources=resources or {})
         self.engine = Slurm(place, REMOTE)
         self._lines: dict[str, HostLine] = {}
 
@@ -238,7 +238,7 @@ async def test_a_line_goes_on_in_another_job_when_its_own_ends(cluster: Cluster)
 
 @in_loop
 async def test_folders_lie_where_a_line_has_them() -> None:
-    settings = LineSettings(Place("c", "slurm", 1), "0123456789ab", "", "", "", 0)
+    settings = LineSettings(PlaceSettings("c", "slurm", 1), "0123456789ab", "", "", "", 0)
     assert fnmatch(f"{settings.base}/attempts/ff", FOLDER.format("ff"))
 
 
@@ -419,7 +419,7 @@ async def test_a_full_cluster_and_a_closed_partition_give_the_reason(cluster: Cl
         assert (await third).node == placed[0].node
         assert home.engine.waiting == {}
         await closed.engine.drop("4" * 32)
-        with pytest.raises(Cut, match="its job is CANCELLED"):
+        with pytest.raises(Unreached, match="its job is CANCELLED"):
             await fourth
         assert closed.engine.waiting == {}
         for nonce in (placed[1].nonce, "3" * 32):
@@ -447,18 +447,18 @@ async def test_what_slurm_refuses_is_said(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Home({"mem": 1e9}) as home:
-        with pytest.raises(Cut, match="Requested node configuration is not available"):
+        with pytest.raises(Unreached, match="Requested node configuration is not available"):
             await home.placed()
     async with Home(address="none") as home:
-        with pytest.raises(Cut, match="Invalid partition name"):
+        with pytest.raises(Unreached, match="Invalid partition name"):
             await home.placed()
     cluster.kill_controller()
     async with Home() as home:
-        with pytest.raises(Cut, match="Unable to contact slurm controller"):
+        with pytest.raises(Unreached, match="Unable to contact slurm controller"):
             await home.placed()
         monkeypatch.setenv("PATH", "/bin")
         monkeypatch.setenv("SLURM_CONF", "/nonexistent")
-        with pytest.raises(Cut):
+        with pytest.raises(Unreached):
             await home.engine.drop("5" * 32)
 
 
@@ -473,7 +473,7 @@ class Line:
         self._journal = folder / "journal"
         self._journal.touch()
         self._settings = LineSettings(
-            place=Place("cluster", "slurm", 8, address=address, lease_seconds=LEASE),
+            place=PlaceSettings("cluster", "slurm", 8, address=address, lease_seconds=LEASE),
             fleet="0123456789ab",
             socket=str(self.socket),
             runs=str(folder),

@@ -32,30 +32,31 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 """No module joins one of these, and there is no other."""
 
 BUDGET: Mapping[str, int] = {
-    ".": 839,
+    ".": 864,
     "agents": 2541,
     "attempts": 2517,
     "chaos": 1238,
-    "checks": 4506,
+    "checks": 4595,
     "cli": 8354,
     "conformance": 2616,
-    "core": 13780,
+    "core": 13886,
     "demo": 738,
-    "executors": 738,
+    "executors": 766,
     "integrations": 10467,
     "landing": 4271,
-    "places": 2150,
-    "runtime": 8500,
+    "places": 2366,
+    "runtime": 8689,
     "trackers": 3378,
-    "ui": 7850,
+    "ui": 7876,
     "views": 517,
-    "worktrees": 3611,
+    "worktrees": 3621,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 78_645
+GRANTED = 79_300
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
-goes to the next."""
+goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 655 more, 103
+of them in the core: no word of a host is trusted, and two engines have queues of their own."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:
@@ -69,7 +70,8 @@ def over_budget(rooms: Mapping[str, int]) -> list[str]:
 
 BOUNDS = {
     # What a run does not use is not called.
-    "journey_functions": Bound(86, slack=4),
+    # A worker asks where its attempt runs, and a request whether a guard heard it.
+    "journey_functions": Bound(88, slack=4),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
     "journey_files": Bound(20),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
@@ -85,8 +87,8 @@ BOUNDS = {
     # their files: 19, and 23 processes of git for an issue instead of 36.
     # An attempt may be with a lease: four questions at its beginning and its end.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1813, slack=14),
-    "life_files": Bound(198),
+    "life_functions": Bound(1828, slack=14),
+    "life_files": Bound(199),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(18),
@@ -96,20 +98,21 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4190, slack=100),
+    "read_model_lines": Bound(4171, slack=100),
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
-    "functions": Bound(6940, slack=30),
+    # Other machines: a guard, lines, parcels, three engines, leases: 190.
+    "functions": Bound(7128, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
     "tiny_functions": Bound(295, slack=10),
     "repacking_calls": Bound(20),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1085, slack=10),
+    "classes": Bound(1098, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(127500, slack=1000),
+    "test_lines": Bound(131600, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

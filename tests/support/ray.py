@@ -24,7 +24,7 @@ CPUS = 8
 """Claimed by each node, so that as many attempts fit. The head has none."""
 START_SECONDS = 60.0
 HEAD = "head"
-OWN = ("/ray/", "ray::")
+OWN = ("/ray/", "ray::", "ray.util.client")
 """What the command lines of Ray's own processes have."""
 _COMMON = ("--object-store-memory=80000000", "--disable-usage-stats")
 _HEAD = ("--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false")

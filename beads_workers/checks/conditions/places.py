@@ -9,7 +9,7 @@ from beads_workers.checks import fleet
 from beads_workers.checks.condition import CheckedBy, Condition, Found, Stage, skip
 from beads_workers.checks.plan import FleetPlan
 from beads_workers.checks.rules import Check, misused, ok, warn
-from beads_workers.core.base.settings import Place
+from beads_workers.core.base.settings import PlaceSettings
 
 
 def _named(plan: FleetPlan) -> Found:
@@ -41,7 +41,7 @@ def _reached(plan: FleetPlan) -> Found:
     return list(_lines(found))
 
 
-def _lines(found: list[tuple[Place, str, str]]) -> Iterator[Check]:
+def _lines(found: list[tuple[PlaceSettings, str, str]]) -> Iterator[Check]:
     for place, has, why in found:
         if why:
             hint = "it is asked again while the others work"

@@ -428,7 +428,7 @@ class WorkerSettings:
     actor: str
     work: Work
     # Where its attempts run; None for this machine.
-    place: Place | None = None
+    place: PlaceSettings | None = None
     # The machine that this is for, if that is not home.
     host: str = ""
 
@@ -535,7 +535,7 @@ class Upkeep:
 
 
 @value
-class Place:
+class PlaceSettings:
     """Other machines on which attempts run, reached by an engine (``registry.PLACES``)."""
 
     name: str
@@ -606,7 +606,7 @@ class FleetSettings:
     landing: Landing | None = None
     # None if no spans are made.
     tracing: Tracing | None = None
-    places: tuple[Place, ...] = ()
+    places: tuple[PlaceSettings, ...] = ()
 
     def slots(self) -> Iterator[str]:
         """Yield the place of each worker, "" for this machine; these come first."""

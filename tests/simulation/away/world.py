@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from beads_workers.core.base.settings import FleetSettings, Place
+from beads_workers.core.base.settings import FleetSettings, PlaceSettings
 from beads_workers.core.records.journal import Leased
 from tests.simulation.away.hosts import Host
 from tests.simulation.away.nodes import PLACE, AwayNode
@@ -34,7 +34,7 @@ class AwayWorld(World):
     def make_node(self, settings: FleetSettings) -> Node:
         """Some starts have no place any more, and find what an earlier one has left there."""
         slots = self.random.choice((0, settings.workers, settings.workers))
-        places = (Place(PLACE, "sim", slots, lease_seconds=self.lease),) if slots else ()
+        places = (PlaceSettings(PLACE, "sim", slots, lease_seconds=self.lease),) if slots else ()
         return AwayNode(self, replace(settings, workers=settings.workers + 1, places=places))
 
 
