@@ -515,7 +515,7 @@ def _away_plan(task: Task, settings: WorkerSettings, place: str) -> Plan:
         "line": files.line_socket(settings.run_directory, place),
     }
     argv = (sys.executable, "-P", "-m", AWAY_MODULE)
-    step = Step(StepKind.RUN, argv, {}, json.dumps(fields), is_attempt=True)
+    step = Step(StepKind.AWAY, argv, {}, json.dumps(fields), is_attempt=True)
     made = _plan((step,), task, settings)
     return with_fields(made, keeps_time=True)
 

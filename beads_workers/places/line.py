@@ -43,7 +43,9 @@ REACH_SECONDS = 10.0
 """Time in which a host must have answered before an attempt begins there."""
 AGAIN_SECONDS_MAX, LACKING_SECONDS_MAX = 5.0, 60.0
 """Time between two tries of a line: to a host that is silent, and to one that lacks something."""
-PART_SECONDS = 4.0
+ASK_SECONDS = 60.0
+"""Time in which a host must have answered what is asked before its attempt begins."""
+PART_SECONDS = 8.0
 """Time at the end in which hosts are still told what is over."""
 FREE_BYTES_MIN = 64 << 20
 """Room that an attempt must find on a host."""
@@ -289,6 +291,12 @@ class AwayAttempt:
     contact: float = field(default_factory=time.monotonic)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def patience(self) -> float:
+        """How long a host is asked: for what an attempt has left longer than its lease."""
+        left = self.lease.seconds if self.lease is not None and self.ended else 0.0
+        return ASK_SECONDS + left
+
 
 @dataclass(slots=True)
 class Client:
@@ -324,9 +332,10 @@ class PlaceLine:
         """What hosts and engines are still to be told of attempts that are over."""
 
     def news(self, fields: Mapping[str, Any]) -> None:
-        """Tell the orchestrator."""
-        sys.stdout.write(f"{json.dumps(fields)}\n")
-        sys.stdout.flush()
+        """Tell the orchestrator, if it still listens."""
+        with suppress(BrokenPipeError):
+            sys.stdout.write(f"{json.dumps(fields)}\n")
+            sys.stdout.flush()
 
     def spawn(self, work: Awaitable[None], attempt: AwayAttempt) -> asyncio.Task[None]:
         """Run a coroutine for an attempt beside the others; if it fails, its client is told."""
@@ -501,13 +510,12 @@ class PlaceLine:
         return True
 
     async def _drain(self, attempt: AwayAttempt) -> None:
-        """Bring the rest of the output of an attempt that has ended."""
-        with suppress(Unreached, *NONSENSE):
-            while True:
-                line, word = self.line(attempt.host), {"nonce": attempt.nonce, "out": attempt.read}
-                said = await line.ask_patiently(word, REACH_SECONDS)
-                if not self._pass_on(attempt, said):
-                    return
+        """Bring the rest of the output of an attempt that has ended; raises ``Unreached``."""
+        while True:
+            word = {"nonce": attempt.nonce, "out": attempt.read}
+            said = await self.line(attempt.host).ask_patiently(word, attempt.patience)
+            if not self._pass_on(attempt, said):
+                return
 
     async def _fetch(self, attempt: AwayAttempt) -> None:
         """Have the answer of an attempt brought by a program of ours, in the place of a worker."""
@@ -650,7 +658,8 @@ class PlaceLine:
         if "ask" in said:
             word = {**said["ask"], "nonce": attempt.nonce}
             try:
-                client.say({"answer": await self.line(attempt.host).ask_patiently(word, 60.0)})
+                answer = await self.line(attempt.host).ask_patiently(word, attempt.patience)
+                client.say({"answer": answer})
             except Unreached as error:
                 client.say({"answer": {"why": f"{attempt.host}: {error}"}})
         elif "begin" in said and attempt.lease is not None:

@@ -21,6 +21,8 @@ class StepKind(Enum):
     VALIDATE = "validate"
     """Checks a script before it is run, and may refuse it for good."""
     RUN = "run"
+    AWAY = "away"
+    """Waits for the steps on another machine; its own failure is no fault of the task."""
     VERIFY = "verify"
     REPORT = "report"
     """Says in a line what came of a task that has succeeded; its own end changes nothing."""

@@ -98,6 +98,8 @@ def failure(step: Step, ended: StepOver) -> Outcome:
             return Outcome(OutcomeKind.RETRY, _cap(f"claim failed: {_why(ended)}"))
         case StepKind.PREPARE:
             return Outcome(OutcomeKind.RETRY, _cap(f"no worktree: {_why(ended)}"))
+        case StepKind.AWAY:
+            return Outcome(OutcomeKind.RETRY, _cap(f"the line to its place: {_why(ended)}"))
         case StepKind.VALIDATE:
             return _not_valid(ended)
         case StepKind.VERIFY:
