@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import secrets
 import signal
@@ -328,8 +329,8 @@ class PlaceLine:
         self.attempts: dict[str, AwayAttempt] = {}
         self._told, self._told_at = "", 0.0
         self._tasks: set[asyncio.Task[None]] = set()
-        self.parting: set[asyncio.Task[None]] = set()
-        """What hosts and engines are still to be told of attempts that are over."""
+        self.parting: dict[asyncio.Task[None], str] = {}
+        """What tells a host, and its engine, that an attempt is over."""
 
     def news(self, fields: Mapping[str, Any]) -> None:
         """Tell the orchestrator, if it still listens."""
@@ -536,7 +537,8 @@ class PlaceLine:
     async def _close_unused(self, host: str) -> None:
         """Close a line to a host that is not known without an attempt there."""
         key = self.engine.line_of(host)
-        used = (*self.engine.known_hosts(), *(a.host for a in self.attempts.values()))
+        parting = [there for task, there in self.parting.items() if task != asyncio.current_task()]
+        used = (*self.engine.known_hosts(), *parting, *(a.host for a in self.attempts.values()))
         if key in self.lines and key not in map(self.engine.line_of, used):
             await self.lines.pop(key).close()
             self.look()
@@ -567,9 +569,9 @@ class PlaceLine:
             if attempt.client is not None:
                 attempt.client.say({"failed": "it is not wanted any more"})
             self._sync(said)
-            parting = self.spawn(self._part(attempt), attempt)
-            self.parting.add(parting)
-            parting.add_done_callback(self.parting.discard)
+            task = self.spawn(self._part(attempt), attempt)
+            self.parting[task] = attempt.host
+            task.add_done_callback(self.parting.pop)
         elif word == "heard":
             attempt.heard = True
         attempt.changed.set()
@@ -711,6 +713,7 @@ async def run() -> None:
 def main() -> int:
     """Run the process: see the module text."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("asyncio").disabled = True  # It warns of programs that ended before.
     asyncio.run(run())
     return 0
 

@@ -3,12 +3,13 @@
     scripts/prove machines
     python -m tests.proof.machines [--cases N] [--only WORD] [--jobs N] [--json] [--progress]
 
-Real hosts, reached by OpenSSH, each in namespaces of its own. A case is a fresh project and one
-fault: a process that is killed or stopped for 20 s, on a host or at home; a network that is silent;
-a host that is restarted, or lacks something; home killed at a moment of an attempt. Each run comes
-to its end. Then: no two attempts of one issue were alive at once; nothing is left on any machine;
-each issue is closed and has landed once; an attempt that was alive within its lease was begun once;
-and nothing was charged. The folder of a case that failed is kept; ``story.txt`` there tells of it.
+Real hosts, each in namespaces of its own, reached by OpenSSH, or nodes of a real Ray or Slurm
+cluster. A case is a fresh project and one fault: a process that is killed or stopped for 20 s, on a
+host or at home, or a part of a cluster; a network that is silent; a host that is restarted, or
+lacks something; home killed at a moment of an attempt. Each run comes to its end. Then: no two
+attempts of one issue were alive at once; nothing is left on any machine; each issue is closed and
+has landed once; an attempt that was alive within its lease was begun once; and nothing was charged.
+The folder of a case that failed is kept; ``story.txt`` there tells of it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
@@ -33,13 +35,16 @@ from types import FrameType
 
 import pytest
 
+from tests.proof.machines_engines import by_ray, by_slurm
 from tests.proof.machines_rig import (
     ENDING,
     FENCE_SECONDS,
     HOME,
+    LEASE_SECONDS,
     MOMENT_SECONDS,
     Beat,
     Expected,
+    Reach,
     World,
     evidence,
     judged,
@@ -60,15 +65,29 @@ SILENT_SECONDS = (6.0, 14.0, FENCE_SECONDS + 4.0)
 """Within a lease; over its end; and until home may begin the attempt again."""
 NAMED_SECONDS = 12.0
 """Time from a start until a host that cannot be used is named: 10 s, and the start itself."""
+LONG_LEASE_SECONDS = 90.0
+"""In which a cluster is killed, and another one runs."""
+SAVED_SECONDS = 8.0
+"""After this time, Slurm's controller knows all its jobs again if it is killed."""
 BIG_BYTES = 12 << 20
 ON = ("n1:2", "n2:1")
 NOBODY: frozenset[str] = frozenset()
 EVERYWHERE = frozenset({"n1", "n2"})
 
 
+@contextmanager
+def by_ssh(folder: Path, count: int) -> Iterator[Reach]:
+    """Make hosts that are reached by OpenSSH."""
+    with Hosts(folder, count) as hosts:
+        yield Reach(hosts)
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One fault. ``act`` does it, in a world with these issues, and returns what is allowed."""
+    """One fault. ``act`` does it, in a world with these issues, and returns what is allowed.
+
+    ``by``: makes the hosts, and says how they are reached.
+    """
 
     kind: str
     what: str
@@ -78,6 +97,8 @@ class Case:
     size: int = 0
     hosts: int = 2
     stubborn: bool = False
+    lease: float = LEASE_SECONDS
+    by: Callable[[Path, int], AbstractContextManager[Reach]] = by_ssh
 
     @property
     def name(self) -> str:
@@ -105,7 +126,18 @@ AT_HOME: Mapping[str, Target] = {
     "orchestrator": lambda world, victim: [world.orchestrator()],
     "all of home": lambda world, victim: world.at_home(),
 }
-TARGETS = {**THERE, **AT_HOME}
+OF_RAY: Mapping[str, Target] = {
+    "helper": lambda world, victim: world.engines(victim.host, "helper"),
+    "connection": lambda world, victim: world.engines(victim.host, "connection"),
+    "raylet": lambda world, victim: world.reach.parts("raylet", victim.host),
+    "head": lambda world, victim: world.reach.parts("head", victim.host),
+}
+OF_SLURM: Mapping[str, Target] = {
+    "srun": lambda world, victim: world.engines(victim.host, "srun"),
+    "slurmd": lambda world, victim: world.reach.parts("slurmd", victim.host),
+    "slurmctld": lambda world, victim: world.reach.parts("slurmctld", victim.host),
+}
+TARGETS = {**THERE, **AT_HOME, **OF_RAY, **OF_SLURM}
 ENDS_HOME = ("orchestrator", "all of home")
 """If these are killed, a new start follows."""
 ENDS_ATTEMPT = (
@@ -124,7 +156,13 @@ def _found(world: World, victim: Beat, name: str) -> list[int]:
     return pids
 
 
-def killed(world: World, name: str, at: float, on: Sequence[str] = ON) -> Expected:
+def killed(
+    world: World,
+    name: str,
+    at: float,
+    on: Sequence[str] = ON,
+    again: frozenset[str] = NOBODY,
+) -> Expected:
     """Kill something at this time of a task on n1; ``on``: of the next start, if there is one."""
     world.start(*ON)
     victim = world.first_beat()
@@ -136,12 +174,26 @@ def killed(world: World, name: str, at: float, on: Sequence[str] = ON) -> Expect
     elif name in ENDS_HOME:
         world.killed_at = time.time()
     send(pids, signal.SIGKILL)
+    world.reach.repair(name, victim.host)
     if name in ENDS_HOME:
         world.starts[-1].ended()
         pause(AGAIN_SECONDS)
         world.start(*on)
     world.starts[-1].ended()
-    return Expected(frozenset({victim.issue}) if name in ENDS_ATTEMPT else NOBODY)
+    return Expected(again | (frozenset({victim.issue}) if name in ENDS_ATTEMPT else NOBODY))
+
+
+def killed_with_head(world: World) -> Expected:
+    """Kill the head of a cluster and all of home at once; start both anew."""
+    world.start(*ON)
+    world.all_beat()
+    send(world.reach.parts("head", "n1"), signal.SIGKILL)
+    world.kill_home()
+    world.reach.repair("head", "n1")
+    world.tell("there is a new cluster")
+    world.start(*ON)
+    world.starts[-1].ended()
+    return Expected()
 
 
 def stopped(world: World, name: str, at: float, again: frozenset[str]) -> Expected:
@@ -244,7 +296,7 @@ def restarted(world: World, at: float, *, quiet: bool, seconds: float = 0.0) -> 
     world.tell("n1 is killed")
     world.hosts["n1"].kill(quiet=quiet)
     pause(seconds)
-    world.hosts["n1"].start()
+    world.reach.boot("n1")
     world.tell("n1 runs again")
     world.starts[-1].ended()
     return Expected(frozenset({"n1"}))
@@ -282,7 +334,8 @@ def restarted_without_home(world: World) -> Expected:
     world.start(*ON)
     world.all_beat()
     world.kill_home()
-    world.hosts["n1"].restart()
+    world.hosts["n1"].kill()
+    world.reach.boot("n1")
     world.start(*ON)
     world.starts[-1].ended()
     return Expected(frozenset({"n1"}))
@@ -589,6 +642,67 @@ def _lacks() -> list[Case]:
     ]
 
 
+def _of_engine(kind: str, parts: Sequence[str], *, more: Sequence[Case] = ()) -> list[Case]:
+    """Return the cases of an engine; ``parts``: of it, which end nothing if they are killed."""
+    of_parts = [
+        case
+        for name in parts
+        for case in (
+            Case(
+                *(kind, f"{name} killed"),
+                partial(killed, name=name, at=SAVED_SECONDS if name == "slurmctld" else 2.0),
+                beats=LONG,
+                lease=LONG_LEASE_SECONDS,
+            ),
+            Case(
+                *(kind, f"{name} stopped"),
+                # A node that is silent for so long is lost for Slurm, which then kills its jobs.
+                partial(
+                    stopped,
+                    name=name,
+                    at=2.0,
+                    again=frozenset({"n1"}) if name == "slurmd" else NOBODY,
+                ),
+                beats=LONG,
+                lease=LONG_LEASE_SECONDS,
+            ),
+        )
+    ]
+    holders = ("guard", "outer process")
+    within, _, beyond = SILENT_SECONDS
+    others = [
+        Case(kind, "all of home killed", partial(killed, name="all of home", at=2.0)),
+        Case(kind, f"silent {beyond:g} s", partial(silent, seconds=beyond, at=1.0), beats=LONG),
+        Case(kind, "node restarted", partial(restarted, at=2.0, quiet=True)),
+        *(Case(kind, f"{name} killed", partial(killed, name=name, at=2.0)) for name in holders),
+        Case(kind, f"silent {within:g} s", partial(silent, seconds=within, at=1.0), beats=LONG),
+        *(
+            Case(
+                *(kind, f"{name} stopped"),
+                partial(stopped, name=name, at=1.0, again=NOBODY),
+                beats=LONG,
+            )
+            for name in holders
+        ),
+        Case(kind, "node restarted while home is killed", restarted_without_home),
+    ]
+    by = {"ray": by_ray, "slurm": by_slurm}[kind]
+    return [replace(each, by=by) for each in (*more, *others, *of_parts)]
+
+
+def _ray() -> list[Case]:
+    long = LONG_LEASE_SECONDS
+    together = Case("ray", "home and head killed", killed_with_head, beats=LONG, lease=long)
+    return _of_engine("ray", tuple(OF_RAY), more=[together])
+
+
+def _slurm() -> list[Case]:
+    # It forgets jobs of the last few seconds, and has them killed.
+    act = partial(killed, name="slurmctld", at=1.0, again=EVERYWHERE)
+    forgets = Case("slurm", "slurmctld killed before it has saved", act, beats=LONG)
+    return _of_engine("slurm", tuple(OF_SLURM), more=[forgets])
+
+
 def _mixed() -> list[Case]:
     """Return one of each kind, then the next of each: any first few are well mixed."""
     kinds = (
@@ -600,6 +714,8 @@ def _mixed() -> list[Case]:
         _kills(THERE),
         _stops(AT_HOME),
         _lacks(),
+        _ray(),
+        _slurm(),
     )
     return [each for each in chain.from_iterable(zip_longest(*kinds)) if each is not None]
 
@@ -612,14 +728,16 @@ CASES = tuple(_mixed())
 
 def run(case: Case, folder: Path) -> list[str]:
     """Return what a case violated; ``story.txt`` in its folder tells what happened."""
-    with Hosts(folder, case.hosts) as hosts:
+    with case.by(folder, case.hosts) as reach:
         world = World(
             folder,
-            hosts,
+            reach.hosts,
             issues=case.issues,
             beats=case.beats,
             size=case.size,
             stubborn=case.stubborn,
+            lease=case.lease,
+            reach=reach,
         )
         try:
             try:

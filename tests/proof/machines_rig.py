@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -158,6 +158,46 @@ def watch() -> Watch:
 # --- one case ------------------------------------------------------------------------------------
 
 
+class Reach:
+    """How the fleets of a world reach its hosts: by OpenSSH, where each host is a place."""
+
+    programs: Mapping[str, str] = {"ssh": "ssh"}
+    """What a place's line starts at home: a word of its command line, by name."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts = hosts
+        self.environment: dict[str, str] = {}
+        """What home needs to reach them."""
+
+    def tables(self, lease: float) -> str:
+        """Return what the project's settings say of its places."""
+        names = ("n1", "n2", "n3", "bad")
+        return "".join(f'[places.{name}]\nlease = "{lease:g}s"\n' for name in names)
+
+    def on(self, words: Sequence[str]) -> Sequence[str]:
+        """Return the words of ``--on`` for so many attempts at once on these hosts."""
+        return words
+
+    def place(self, host: str) -> str:
+        """Return the place that a host is of."""
+        return host
+
+    def is_daemon(self, words: str) -> bool:
+        """Return whether a host has a process with this command line without any fleet."""
+        return words.startswith("sshd")
+
+    def boot(self, host: str) -> None:
+        """Start a host that was killed."""
+        self.hosts[host].start()
+
+    def parts(self, name: str, host: str) -> list[int]:
+        """Return the processes of a part of the engine that is not at home."""
+        raise NotImplementedError
+
+    def repair(self, name: str, host: str) -> None:
+        """Start a part of the engine again that was killed; any other name means nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Beat:
     """One line of a task."""
@@ -192,6 +232,7 @@ class World:
 
     ``beats``: of a task that is begun on a host for the first time, five a second. ``size``: bytes
     of the second file that it makes. ``stubborn``: it ignores TERM, in a session of its own.
+    ``reach``: of an engine that has the hosts, if they are not reached by OpenSSH.
     """
 
     def __init__(
@@ -203,17 +244,19 @@ class World:
         beats: int = 25,
         size: int = 0,
         stubborn: bool = False,
+        lease: float = LEASE_SECONDS,
+        reach: Reach | None = None,
     ) -> None:
         self.folder, self.hosts = folder, hosts
+        self.reach = reach or Reach(hosts)
+        self._lease = lease
         self.home = folder / HOME
         self.home.mkdir()
         with _MAKING:
             self.project = EmbeddedProject(folder)
             make_repository(self.project.folder)
             watched = watch().worlds
-        names = ("n1", "n2", "n3", "bad")
-        tables = [f'[places.{name}]\nlease = "{LEASE_SECONDS:g}s"\n' for name in names]
-        (self.project.folder / "beads-workers.toml").write_text("".join(tables))
+        (self.project.folder / "beads-workers.toml").write_text(self.reach.tables(lease))
         self.issues = [str(each) for each in self.project.create_many([{}] * issues)]
         script = SCRIPT.format(beats=beats, size=size, home=HOME)
         self._command = ["sh", "-c", script]
@@ -229,6 +272,7 @@ class World:
         """When home was killed for the first time."""
         path = f"{hosts.bin}:{self.project.environment['PATH']}"
         own = {"PATH": path, "HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+        own |= self.reach.environment
         self.environment = {**self.project.environment, **IDENTITY, **TRUSTED, **own}
         self.ends: dict[str, str] = {}
         """How attempts have ended, as their guards say, by nonce."""
@@ -240,6 +284,7 @@ class World:
 
     def start(self, *on: str) -> Started:
         """Start the fleet with these words of ``--on``, or other options."""
+        on = tuple(self.reach.on(on))
         words = [w for each in on for w in ((each,) if each[:1] == "-" else ("--on", each))]
         options = ("--until-empty", "--no-dashboard", "--worktree", "--skip-base-check")
         command = ("--verify", "test -e .gitignore", "--", *self._command)
@@ -360,7 +405,7 @@ class World:
 
         A word comes every 2 s, so that the last one may have been that old.
         """
-        return self.killed_at is not None and at > self.killed_at + LEASE_SECONDS - 3.0
+        return self.killed_at is not None and at > self.killed_at + self._lease - 3.0
 
     def orchestrator(self) -> int:
         """Return the pid of the newest run's orchestrator."""
@@ -368,7 +413,7 @@ class World:
 
     def lines(self, host: str = "n1") -> list[int]:
         """Return home's process that speaks to a place."""
-        mark = f"BW_WORKER_ID=place-{host}".encode()
+        mark = f"BW_WORKER_ID=place-{self.reach.place(host)}".encode()
         return [
             pid
             for pid in self.at_home()
@@ -386,9 +431,11 @@ class World:
         """Return the program that waits at home for an attempt."""
         return _below(self.worker(victim))[1:]
 
-    def engines(self, host: str = "n1") -> list[int]:
-        """Return home's ``ssh`` to a host."""
-        return [pid for pid in _below(self.lines(host))[1:] if "ssh" in _words(pid)[0]]
+    def engines(self, host: str = "n1", name: str = "ssh") -> list[int]:
+        """Return home's ``ssh`` to a host, or another of the programs that lead there."""
+        mark = self.reach.programs[name]
+        below = _below(self.lines(host))[1:]
+        return [pid for pid in below if mark in " ".join(_words(pid)[:5])]
 
     def guards(self, victim: Beat) -> tuple[list[int], list[int]]:
         """Return the outer process and the guard of an attempt, a list of one each."""
@@ -408,11 +455,11 @@ class World:
         return [p for p in _below(sessions) if "serve" not in _words(p) and not _is_away(p)]
 
     def left_there(self, host: Host) -> list[str]:
-        """Return the processes of a host that belong neither to sshd nor to a relay of a fleet."""
+        """Return the processes of a host that belong to no daemon of its own."""
         found = []
         for pid in host.pids():
             words = " ".join(_words(pid)).strip()
-            if words and not words.startswith("sshd"):
+            if words and not self.reach.is_daemon(words):
                 found.append(f"{pid} {words[:160]}")
         return found
 

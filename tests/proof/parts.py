@@ -132,6 +132,10 @@ MACHINES = (
     sys.executable,
     *("-m", "tests.proof.machines", "--cases", "{size}", "--json", "--progress"),
 )
+MACHINES_CHAOS = (
+    sys.executable,
+    *("-m", "tests.proof.machines_chaos", "--issues", "{size}", "--json"),
+)
 SUBMODULES = (
     sys.executable,
     *("-m", "tests.proof.submodules", "--cases", "{size}", "--json", "--progress"),
@@ -181,7 +185,8 @@ PARTS: Sequence[Part] = (
     Part("proposals", "projects", len(PROJECTS), PROPOSALS, 2.0),
     Part("odd-starts", "commands in odd places", len(odd_starts()), ODD_STARTS, 700.0),
     Part("submodules", "cases of submodules", len(SUBMODULE_CASES), SUBMODULES, 300.0),
-    Part("machines", "faults of hosts and of home", len(MACHINES_CASES), MACHINES, 900.0),
+    Part("machines", "faults of hosts and of home", len(MACHINES_CASES), MACHINES, 1500.0),
+    Part("machines chaos", "issues amid faults of hosts", 200, MACHINES_CHAOS, 300.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

@@ -79,6 +79,7 @@ def test_full_size_is_what_is_promised() -> None:
         "bd-faults": 555,
         "odd-starts": len(odd_starts()),
         "machines": len(MACHINES_CASES),
+        "machines chaos": 200,
         "fuzz": 1_000_000,
         "rooms": 7,
         "upstream": 170,

@@ -140,7 +140,10 @@ class Cluster:
             *_COMMON,
             *role,
         )
-        host.run(*command, seconds=START_SECONDS)
+        # On a busy machine Ray takes a daemon of its own for lost after 30 s.
+        if host.run(*command, seconds=START_SECONDS, check=False).returncode:
+            _signal(self.pids(name, *OWN), signal.SIGKILL)
+            host.run(*command, seconds=START_SECONDS)
 
 
 def need_ray() -> Path:
