@@ -58,6 +58,13 @@ class Away:
         """Return whether news of an attempt may come from another machine, if only of its end."""
         return in_flight.issue.lease is not None and not in_flight.is_given_up
 
+    def lacks_answer(self, in_flight: InFlight, message: Done | Failed) -> bool:
+        """Return whether an attempt's answer may still lie on its host: whoever was to bring it has
+        failed, and another one is to try it, once."""
+        if isinstance(message, Done) or message.receipt or message.outcome is not OutcomeKind.RETRY:
+            return False
+        return self.is_expected(in_flight) and not in_flight.cancelled
+
     def asked(self, event: ev.OfPlace) -> None:
         """Take in news of a guard."""
         match event:
@@ -92,6 +99,8 @@ class Away:
         """Orphan an attempt whose worker is gone or has given it up: it may go on without it."""
         issue_id, lease = in_flight.job.issue_id, in_flight.issue.lease
         assert lease is not None, "it is at large"
+        if self._effects.timers.at(LeaseOver(issue_id)) is None:
+            self._count(in_flight, lease)  # It has ended there; its answer is waited for as long.
         due = self._effects.timers.at(LeaseOver(issue_id)) or self._effects.now
         until = self._effects.epoch + due - self._effects.now
         self._parts.tasks.lose(in_flight, 0, lease_until=until)
