@@ -39,13 +39,13 @@ BUDGET: Mapping[str, int] = {
     "checks": 4595,
     "cli": 8354,
     "conformance": 2616,
-    "core": 13886,
+    "core": 13895,
     "demo": 738,
     "executors": 766,
     "integrations": 10467,
     "landing": 4271,
-    "places": 2366,
-    "runtime": 8689,
+    "places": 2377,
+    "runtime": 8696,
     "trackers": 3378,
     "ui": 7876,
     "views": 517,
@@ -53,9 +53,9 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 79_300
+GRANTED = 79_327
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
-goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 655 more, 103
+goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 682 more, 112
 of them in the core: no word of a host is trusted, and two engines have queues of their own."""
 
 
@@ -103,7 +103,7 @@ BOUNDS = {
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190.
-    "functions": Bound(7128, slack=30),
+    "functions": Bound(7130, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
@@ -112,7 +112,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1098, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(131600, slack=1000),
+    "test_lines": Bound(131000, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
