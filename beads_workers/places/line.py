@@ -57,7 +57,7 @@ RECEIVE = (
     "sys.argv=['guard','relay',%r];"
     "exec(compile(SOURCE,'guard','exec'),{'__name__':'__main__','SOURCE':SOURCE})\n"
 )
-REMOTE = "python3 -IS -c 'import sys;exec(sys.stdin.buffer.readline())'"
+REMOTE = "python3 -IS -c 'import sys;text=sys.stdin.buffer.readline();exec(text)'"
 """What an engine runs on a host: it reads the guard's text from its stdin, and is its relay."""
 
 Json = dict[str, Any]

@@ -39,6 +39,7 @@ EXAMPLES: dict[str, Any] = {
     "Add | None": Add("a", 1, "r", "c", "b"), "Arguments | None": Arguments((1,), {"c": None}),
     "NightSoFar": NightSoFar("r", 2, 1.5, 0.5, 9), "Spend | None": Spend(money=0.5),
     "GatedAhead | None": GatedAhead("x", "c", "green", "t"),
+    "Leased | None": rec.Leased("bw-1", 1, "r", "big", "n1", "b", "0", 60.0),
     "Mend | None": Mend("conflict", "c", ("f",)), "Receipt | None": Receipt("done", commits=("a",)),
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ workers = 8
 source = "sqlite"
 label = ["a", "b"]
 label_any = "c"
+on = ["local:2", "big:4"]
 exclude_label = ["d"]
 type = "bug"
 priority = [0, 1]
@@ -113,14 +114,25 @@ argv = ["mine", "-p"]
 prompt = "Do {id}"
 [agents.other]
 argv = ["other"]
+
+[places.big]
+engine = "slurm"
+address = "batch"
+lease = "1m"
+resources = {cpus-per-task = 2}
 """
 
+
+BIG = {"engine": "slurm", "resources": {"cpus-per-task": 2}, "address": "batch", "python": ""}
+BIG |= {"lease_seconds": 60.0, "insecure": False}
 
 VALUES = {
     "workers": 8,
     "source": "sqlite",
     "label": ("a", "b"),
     "label_any": ("c",),
+    "on": ("local:2", "big:4"),
+    "places": {"big": BIG},
     "exclude_label": ("d",),
     "type": ("bug",),
     "priority": (0, 1),

@@ -39,7 +39,7 @@ BUDGET: Mapping[str, int] = {
     "checks": 4595,
     "cli": 8354,
     "conformance": 2616,
-    "core": 13895,
+    "core": 13897,
     "demo": 738,
     "executors": 766,
     "integrations": 10467,
@@ -53,9 +53,9 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 79_327
+GRANTED = 79_329
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
-goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 682 more, 112
+goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 684 more, 114
 of them in the core: no word of a host is trusted, and two engines have queues of their own."""
 
 
@@ -70,8 +70,7 @@ def over_budget(rooms: Mapping[str, int]) -> list[str]:
 
 BOUNDS = {
     # What a run does not use is not called.
-    # A worker asks where its attempt runs, and a request whether a guard heard it.
-    "journey_functions": Bound(88, slack=4),
+    "journey_functions": Bound(86, slack=4),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
     "journey_files": Bound(20),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
@@ -87,7 +86,7 @@ BOUNDS = {
     # their files: 19, and 23 processes of git for an issue instead of 36.
     # An attempt may be with a lease: four questions at its beginning and its end.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1828, slack=14),
+    "life_functions": Bound(1821, slack=14),
     "life_files": Bound(199),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),

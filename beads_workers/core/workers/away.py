@@ -58,9 +58,11 @@ class Away:
         """Return whether news of an attempt may come from another machine, if only of its end."""
         return in_flight.issue.lease is not None and not in_flight.is_given_up
 
-    def lacks_answer(self, in_flight: InFlight, message: Done | Failed) -> bool:
-        """Return whether an attempt's answer may still lie on its host: whoever was to bring it has
-        failed, and another one is to try it, once."""
+    def is_open(self, in_flight: InFlight, message: Done | Failed) -> bool:
+        """Return whether an attempt may be at work after its worker's last word, or its answer lies
+        on its host: whoever was to bring it has failed, and another one is to try it, once."""
+        if self.is_at_large(in_flight):
+            return True
         if isinstance(message, Done) or message.receipt or message.outcome is not OutcomeKind.RETRY:
             return False
         return self.is_expected(in_flight) and not in_flight.cancelled

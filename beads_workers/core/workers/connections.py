@@ -284,7 +284,7 @@ class Connections:
             self._sender.will_leave(connection)
         self._sender.ended(connection, in_flight.job.issue_id)
         failed = message if isinstance(message, wire.Failed) else None
-        if self.away.is_at_large(in_flight) or self.away.lacks_answer(in_flight, message):
+        if in_flight.issue.lease is not None and self.away.is_open(in_flight, message):
             # It has waited long enough for an end that nobody has seen, or could not bring it.
             in_flight.overdue = bool(failed and failed.outcome is OutcomeKind.TIMEOUT)
             self.away.orphan(in_flight)
