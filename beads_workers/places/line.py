@@ -31,6 +31,7 @@ from beads_workers.core.base.text import size
 from beads_workers.core.records.journal import Leased
 from beads_workers.places import guard
 from beads_workers.runtime.places import LineSettings
+from beads_workers.runtime.sockets import peer_of
 
 WORD_SECONDS, OFTEN_SECONDS, SOON_SECONDS = 2.0, 0.5, 0.25
 """Time between two words for an attempt: for one of many, of few, and where something has just
@@ -86,9 +87,6 @@ class Engine(Protocol):
 
     def argv(self, host: str) -> list[str]:
         """Return a command here that runs ``REMOTE`` on a host, with its stdin and stdout."""
-
-    def line_of(self, host: str) -> str:
-        """Return which command serves a host: one may serve them all."""
 
     async def place(self, issue_id: str, nonce: str, base: str) -> str:
         """Return the host on which an attempt is to run, once there is room."""
@@ -289,7 +287,6 @@ class AwayAttempt:
     orphaned: bool = False
     looked_for: bool = False
     told: bool = False
-    contact: float = field(default_factory=time.monotonic)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -356,12 +353,11 @@ class PlaceLine:
 
     def line(self, host: str) -> HostLine:
         """Return the line that serves a host."""
-        key = self.engine.line_of(host)
-        if key not in self.lines:
+        if host not in self.lines:
             argv = self.engine.argv(host)
             needs = self.settings.needs
-            self.lines[key] = HostLine(argv, self.settings.base, needs, self.look)
-        return self.lines[key]
+            self.lines[host] = HostLine(argv, self.settings.base, needs, self.look)
+        return self.lines[host]
 
     def look(self) -> None:
         """Tell which hosts answer, if that has changed, or now and then."""
@@ -468,7 +464,7 @@ class PlaceLine:
         if said.get("nonce") != attempt.nonce:
             return False  # It speaks of another attempt.
         attempt.is_paused = stopped
-        was, attempt.contact = (attempt.begun, attempt.ended), time.monotonic()
+        was = attempt.begun, attempt.ended
         if said.get("boot") == lease.boot:
             attempt.clock = max(attempt.clock or 0.0, float(said.get("clock") or 0.0))
         attempt.begun = attempt.begun or bool(said.get("begun"))
@@ -536,11 +532,10 @@ class PlaceLine:
 
     async def _close_unused(self, host: str) -> None:
         """Close a line to a host that is not known without an attempt there."""
-        key = self.engine.line_of(host)
         parting = [there for task, there in self.parting.items() if task != asyncio.current_task()]
         used = (*self.engine.known_hosts(), *parting, *(a.host for a in self.attempts.values()))
-        if key in self.lines and key not in map(self.engine.line_of, used):
-            await self.lines.pop(key).close()
+        if host in self.lines and host not in used:
+            await self.lines.pop(host).close()
             self.look()
 
     # --- what the orchestrator wants -----------------------------------------------------------
@@ -609,8 +604,7 @@ class PlaceLine:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the program of one attempt."""
-        peer = writer.get_extra_info("socket").getsockopt(1, 17, 12)  # SOL_SOCKET, SO_PEERCRED
-        pid, uid = (int.from_bytes(peer[at : at + 4], sys.byteorder) for at in (0, 4))
+        pid, uid = peer_of(writer.get_extra_info("socket"))
         attempt: AwayAttempt | None = None
         client = Client(writer, pid)
         try:
@@ -633,7 +627,7 @@ class PlaceLine:
 
     def _taken_on(self, client: Client, said: Json) -> AwayAttempt:
         if "attach" in said:
-            lease = from_plain(Leased, {k: v for k, v in said["attach"].items() if k in _LEASE})
+            lease = from_plain(Leased, said["attach"])
             attempt = self.attempts.get(lease.nonce)
             if attempt is None:
                 ids = lease.issue_id, lease.attempt, lease.request_id
@@ -678,9 +672,6 @@ class PlaceLine:
                 client.say({"failed": "it was ended before it began"})
                 await self._forget(attempt)
             attempt.changed.set()
-
-
-_LEASE = ("issue_id", "attempt", "request_id", "place", "host", "boot", "nonce", "seconds")
 
 
 async def run() -> None:

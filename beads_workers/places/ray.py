@@ -79,10 +79,6 @@ class Ray:
         self._wake()
         return [sys.executable, "-ISc", CONNECT, f"ray-{self._place.name}", host]
 
-    def line_of(self, host: str) -> str:
-        """Return which line serves a host."""
-        return host
-
     async def place(self, issue_id: str, nonce: str, base: str) -> str:
         """Return the host once there is room, hours later if need be; ``drop`` cancels it.
 

@@ -78,10 +78,6 @@ class Slurm:
         """Return the command of the line to a node; each time it finds a job of ours there."""
         return ["sh", "-c", LINE, "sh", host, self._remote]
 
-    def line_of(self, host: str) -> str:
-        """Return which line serves a node."""
-        return host
-
     async def place(self, issue_id: str, nonce: str, base: str) -> str:
         """Return the node of the attempt's job, once the guard is there; raises ``Unreached``."""
         below_home = shlex.quote(base.removeprefix("~/"))

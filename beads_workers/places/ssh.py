@@ -27,10 +27,6 @@ class Ssh:
         """Return the command of the line; a host is never taken for an option."""
         return ["ssh", *OPTIONS, "--", host, self._remote]
 
-    def line_of(self, host: str) -> str:
-        """Return which line serves a host."""
-        return host
-
     async def place(self, issue_id: str, nonce: str, base: str) -> str:
         """Return the host: the fleet has no more workers than it has slots."""
         return self._host
