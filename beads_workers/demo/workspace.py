@@ -5,18 +5,15 @@ Nothing else is touched, in particular no project in the current folder.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from beads_workers.cli.throwaway import Throwaway, make_tracker, statuses
 from beads_workers.demo import backlog
 from beads_workers.errors import CommandError
-from beads_workers.runtime.locks import try_lock
+from beads_workers.runtime.locks import alone, try_lock
 from beads_workers.runtime.project import STATE_FOLDER, TRACKER_FILE
 from beads_workers.runtime.run_directory import RunDirectory
 
@@ -41,7 +38,7 @@ class DemoWorkspace(Throwaway):
 
     def __init__(self) -> None:
         base = _base()
-        with _only_one(base):
+        with alone(base / ALIVE):  # A new folder is locked before others look at it.
             for folder in base.glob(f"{NAME}*"):
                 if not folder.is_dir() or folder.is_symlink():
                     continue
@@ -107,15 +104,3 @@ def _usable(folder: Path) -> bool:
             return True
     except OSError:
         return False
-
-
-@contextmanager
-def _only_one(base: Path) -> Iterator[None]:
-    """Hold the lock under which folders are made: a new folder is locked before others look at
-    it."""
-    fd = os.open(base / ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)

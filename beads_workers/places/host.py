@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -20,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from beads_workers.runtime.locks import alone, is_locked, try_lock
 
 ORDER, COPIES, WORK = "order.json", "copies.tar", "work.pack"
 RESULT, USAGE = "result.json", "usage.jsonl"
@@ -36,29 +37,31 @@ KEPT_WORKTREES = 16
 def install() -> None:
     """Unpack the package beside its parcel, as the only one of a virtual environment, and run
     ``main`` there: so each program of ours finds it, and no program of the attempt does."""
-    import zipfile  # Once for each version on a host.
-
     parcel = Path(sys.argv[0])
     place = parcel.with_name(f"{parcel.name}.python")
-    lock = os.open(f"{place}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    if not place.exists():
-        part = Path(f"{place}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        version = sys.version_info[:3]
-        packages = part / "lib" / "python{}.{}".format(*version) / "site-packages"
-        packages.mkdir(parents=True)
-        (part / "bin").mkdir()
-        (part / "bin" / "python3").symlink_to(sys.executable)
-        (part / "pyvenv.cfg").write_text(
-            ENVIRONMENT_CFG.format(os.path.dirname(sys.executable), *version)  # noqa: PTH120
-        )
-        with zipfile.ZipFile(parcel) as packed:
-            packed.extractall(packages)
-        part.rename(place)
-    os.close(lock)
+    with alone(Path(f"{place}.lock")):
+        if not place.exists():
+            _unpack(parcel, place)
     program = str(place / "bin" / "python3")
     os.execv(program, [program, "-P", "-m", "beads_workers.places.host"])
+
+
+def _unpack(parcel: Path, place: Path) -> None:
+    import zipfile  # Once for each version on a host.
+
+    part = Path(f"{place}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    version = sys.version_info[:3]
+    packages = part / "lib" / "python{}.{}".format(*version) / "site-packages"
+    packages.mkdir(parents=True)
+    (part / "bin").mkdir()
+    (part / "bin" / "python3").symlink_to(sys.executable)
+    (part / "pyvenv.cfg").write_text(
+        ENVIRONMENT_CFG.format(os.path.dirname(sys.executable), *version)  # noqa: PTH120
+    )
+    with zipfile.ZipFile(parcel) as packed:
+        packed.extractall(packages)
+    part.rename(place)
 
 
 def main() -> int:
@@ -96,13 +99,12 @@ def _say(fields: Mapping[str, Any]) -> None:
 
 def _prepare_repository(base: Path, order: Mapping[str, Any]) -> None:
     """Take in the commits that were sent, in the one repository of this fleet here."""
-    from beads_workers.places.parcel import take_in
+    from beads_workers.places.parcel import store, take_in
     from beads_workers.worktrees.git import OWN_REFS, git
 
     base = base / "repository"
     common = str(base)
-    with open(f"{common}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(Path(f"{common}.lock")):
         if not base.exists():
             git(str(base.parent), "init", "--quiet", "--bare", f"{common}.part")
             Path(f"{common}.part").rename(base)
@@ -112,12 +114,7 @@ def _prepare_repository(base: Path, order: Mapping[str, Any]) -> None:
         known = taken.read_text().split() if taken.exists() else []
         for pack in order["packs"]:
             if pack not in known:
-                data = (base.parent / "parcels" / pack).read_bytes()
-                git(
-                    common,
-                    *("index-pack", "--stdin", "--fix-thin"),
-                    stdin=os.fsdecode(data),
-                )
+                store(common, (base.parent / "parcels" / pack).read_bytes())
                 known.append(pack)
         for commit in order["commits"]:
             take_in(common, b"", f"{OWN_REFS}/parcels/{commit}", commit)
@@ -137,19 +134,8 @@ def _pack(common: str, receipt: Mapping[str, Any], sent: list[str], folder: Path
 def _forget_old_runs(runs: Path) -> None:
     """Remove the folders of attempts that are over: each is a run of its own here."""
     for each in runs.iterdir():
-        if not _is_held(each / "alive"):
+        if not is_locked(each / "alive"):
             shutil.rmtree(each, ignore_errors=True)
-
-
-def _is_held(lock: Path) -> bool:
-    try:
-        with lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _forget_old_worktrees(state: str) -> None:
@@ -172,13 +158,11 @@ def _at_home_here(settings: Any, base: Path, folder: Path) -> Any:
     """Return the settings with the paths of this host: each path of home is a field of them."""
     run = base / "state" / "runs" / settings.run_id
     run.parent.mkdir(0o700, parents=True, exist_ok=True)
-    with (base / "runs.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(base / "runs.lock"):
         _forget_old_runs(run.parent)
         run.mkdir(0o700)
         # As a run of the fleet, so that whoever looks finds its worktree in use.
-        alive = os.open(run / "alive", os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(alive, fcntl.LOCK_EX)
+        try_lock(run / "alive")
     worktrees = settings.work.worktrees
     if worktrees is not None:
         repository, state = str(base / "repository"), str(base / "state")

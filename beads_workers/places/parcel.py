@@ -6,19 +6,18 @@ those before it. All is made at home in the user's cache folder.
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
 import os
 import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from hashlib import sha256
 from pathlib import Path
 
 import beads_workers
 from beads_workers.core.base.settings import Worktrees
+from beads_workers.runtime.locks import alone
 from beads_workers.worktrees import git
 from beads_workers.worktrees.making import matching
 
@@ -64,7 +63,8 @@ def packs(cache: Path, common: str, commits: Iterable[str]) -> list[Path]:
     Raises ``GitError`` and ``OSError``.
     """
     wanted = list(dict.fromkeys(commits))
-    with _alone(cache):
+    cache.mkdir(0o700, parents=True, exist_ok=True)
+    with alone(cache / "packs.lock"):
         chain_file = cache / "packs.json"
         chain = _read_chain(chain_file, cache)
         sent = [tip for _, tips in chain for tip in tips if has_commit(common, tip)]
@@ -96,24 +96,21 @@ def pack_of(common: str, asked: str) -> bytes:
     return os.fsencode(git.git(common, *asking, stdin=asked))
 
 
+def store(common: str, pack: bytes, *options: str) -> None:
+    """Store the objects of a pack; raises ``GitError``."""
+    storing = ("index-pack", "--stdin", "--fix-thin", *options)
+    git.git(common, *storing, stdin=os.fsdecode(pack))
+
+
 def take_in(common: str, pack: bytes, ref: str, head: str) -> None:
     """Take in the commits of a pack under this name only.
 
     Each object is checked, and all that ``head`` needs must be there. Raises ``GitError``.
     """
     if pack:
-        taking = ("index-pack", "--stdin", "--fix-thin", "--strict")
-        git.git(common, *taking, stdin=os.fsdecode(pack))
+        store(common, pack, "--strict")
     git.git(common, "rev-list", "--objects", "--quiet", head, "--not", "--single-worktree", "--all")
     git.git(common, "update-ref", ref, head)
-
-
-@contextmanager
-def _alone(cache: Path) -> Iterator[None]:
-    cache.mkdir(0o700, parents=True, exist_ok=True)
-    with (cache / "packs.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _read_chain(path: Path, cache: Path) -> list[tuple[str, list[str]]]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -24,6 +26,17 @@ def try_lock(path: Path, *, create: bool = True) -> int | None:
         os.close(fd)
         return None
     return fd
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, once others have let go of it. Raises ``OSError``."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def is_locked(path: Path) -> bool:

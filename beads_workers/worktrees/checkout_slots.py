@@ -7,11 +7,13 @@ folder, which the kernel releases should its holder be killed.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+from beads_workers.runtime.locks import alone, try_lock
 
 LOCK = "beads-workers-turn.lock"
 """Name of the lock of whoever is the next; ``.1`` and so on are the turns."""
@@ -22,12 +24,8 @@ LOOK_SECONDS = 0.01
 @contextmanager
 def turn(common: str) -> Iterator[None]:
     """Wait for a turn, and hold it. Raises ``OSError``."""
-    first = _opened(f"{common}/{LOCK}")
-    try:
-        fcntl.flock(first, fcntl.LOCK_EX)
+    with alone(Path(common, LOCK)):
         held = _free(common)
-    finally:
-        os.close(first)
     try:
         yield
     finally:
@@ -39,15 +37,6 @@ def _free(common: str) -> int:
     turns = max(LEAST, len(os.sched_getaffinity(0)))
     while True:
         for number in range(1, turns + 1):
-            lock = _opened(f"{common}/{LOCK}.{number}")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock)
-            else:
+            if (lock := try_lock(Path(common, f"{LOCK}.{number}"))) is not None:
                 return lock
         time.sleep(LOOK_SECONDS)
-
-
-def _opened(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -5,7 +5,6 @@ For attempts (``preparation``), for worktrees made ahead (``pool``), and for gat
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.core.base.text import size
+from beads_workers.runtime import locks
 from beads_workers.runtime.processes import inherited
 from beads_workers.worktrees import programs, removal
 from beads_workers.worktrees.git import (
@@ -77,12 +77,8 @@ def take_whole_tree(worktree: str) -> None:
 @contextmanager
 def alone(common: str) -> Iterator[None]:
     """Hold the lock of this repository: parallel ``git worktree add`` fail now and then."""
-    lock = os.open(f"{common}/beads-workers.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locks.alone(Path(common, "beads-workers.lock")):
         yield
-    finally:
-        os.close(lock)
 
 
 def find_base(folder: str, base: str) -> str | None:
