@@ -53,6 +53,14 @@ def slots_of(resolved: Resolved) -> tuple[int, tuple[PlaceSettings, ...]]:
     return here + sum(place.slots for place in places), places
 
 
+def known_slots(resolved: Resolved) -> tuple[int, tuple[PlaceSettings, ...]]:
+    """Return ``slots_of``; no places if they cannot be read, which a condition reports."""
+    try:
+        return slots_of(resolved)
+    except ValueError:
+        return resolved.options.workers, ()
+
+
 def settings_of(
     resolved: Resolved,
     tracker: TrackerChoice,
@@ -64,10 +72,7 @@ def settings_of(
 ) -> FleetSettings:
     """Return the settings of a fleet whose tracker and work are known."""
     options = resolved.options
-    try:
-        workers, places = slots_of(resolved)
-    except ValueError:  # A condition reports it.
-        workers, places = options.workers, ()
+    workers, places = known_slots(resolved)
     start_at, until = hours_of(options, time.time())
     return FleetSettings(
         workers=workers,

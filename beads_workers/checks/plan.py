@@ -116,17 +116,8 @@ class FleetPlan:
     @property
     def is_all_away(self) -> bool:
         """Whether all attempts run on other machines, which have the agents then."""
-        workers, away = self._slots
-        return 0 < away == workers
-
-    @property
-    def _slots(self) -> tuple[int, int]:
-        """How many workers there are, and those of them whose attempts run on other machines."""
-        try:
-            workers, places = fleet.slots_of(self.resolved)
-        except ValueError:  # A condition reports it.
-            return self.options.workers, 0
-        return workers, sum(place.slots for place in places)
+        workers, places = fleet.known_slots(self.resolved)
+        return bool(places) and workers == sum(place.slots for place in places)
 
     # --- what is run ---
 
@@ -212,8 +203,9 @@ class FleetPlan:
         """
         if self.options.worktree is not None or self.options.shared_checkout:
             return bool(self.options.worktree)
+        _, places = fleet.known_slots(self.resolved)
         has_agent = any(agent.adapter for agent in self.agents)
-        if self.options.executor or not (has_agent or self._slots[1]):
+        if self.options.executor or not (has_agent or places):
             return False
         return worktrees.is_repository(self.folder)
 

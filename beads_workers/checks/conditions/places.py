@@ -34,8 +34,7 @@ def _reached(plan: FleetPlan) -> Found:
     if settings is None or not settings.places:
         return None
     found = registry.need("hosts").look(settings, settings.places)
-    here = settings.workers - sum(place.slots for place in settings.places)
-    if not here and all(why for _, _, why in found):
+    if not settings.workers_here and all(why for _, _, why in found):
         whys = "; ".join(f"{place.name}: {why}" for place, _, why in found)
         return misused("hosts", whys, "no place is reached")
     return list(_lines(found))

@@ -608,10 +608,14 @@ class FleetSettings:
     tracing: Tracing | None = None
     places: tuple[PlaceSettings, ...] = ()
 
+    @property
+    def workers_here(self) -> int:
+        """Number of workers whose attempts run on this machine."""
+        return self.workers - sum(place.slots for place in self.places)
+
     def slots(self) -> Iterator[str]:
         """Yield the place of each worker, "" for this machine; these come first."""
-        away = sum(place.slots for place in self.places)
-        yield from [""] * (self.workers - away)
+        yield from [""] * self.workers_here
         for place in self.places:
             yield from [place.name] * place.slots
 

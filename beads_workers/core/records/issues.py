@@ -194,6 +194,8 @@ class Issue:
                 return record
             if isinstance(record, rec.Inherited):
                 return record.lease
+            if isinstance(record, rec.Started):
+                return None
         return None
 
     @property

@@ -175,6 +175,11 @@ class Receipt:
         return f"{self.agent} {self.model}".rstrip() if self.agent and self.instead_of else None
 
     @property
+    def place(self) -> str:
+        """The place of its ``host``; "" for home."""
+        return self.host.partition("/")[0]
+
+    @property
     def tokens(self) -> Tokens:
         """Tokens of all models."""
         return sum(self.usage.values(), Tokens())

@@ -396,7 +396,7 @@ class Connections:
 
         def is_for_other(issue: Issue) -> bool:
             receipt = issue.retry_entry.receipt if issue.retry_entry else None
-            there = receipt.host.partition("/")[0] if receipt and receipt.session else None
+            there = receipt.place if receipt and receipt.session else None
             if there in (None, place_of(connection.pid)):
                 return False
             ready = self._registry.in_state(ConnState.READY)
