@@ -14,7 +14,7 @@ from beads_workers import registry
 from beads_workers.core.base.model import IssueId, OutcomeKind, value
 from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.base.settings import FleetSettings, PlaceSettings
-from beads_workers.core.base.wire import Done, Failed
+from beads_workers.core.base.wire import CANNOT_PREPARE, Done, Failed
 from beads_workers.core.records.journal import Leased
 from beads_workers.core.schedule import events as ev
 from beads_workers.core.schedule.commands import TellGuard, Word
@@ -206,6 +206,8 @@ def _message(lease: Leased, answer: Mapping[str, Any]) -> Done | Failed:
         outcome.error,
         None,
         outcome.kind,
-        receipt=receipt,
+        outcome.retry_after_seconds,
+        CANNOT_PREPARE if outcome.unprepared else "",
+        receipt,
         request_id=lease.request_id,
     )

@@ -6,26 +6,26 @@ import ast
 import asyncio
 import base64
 import functools
-import os
 import secrets
 import signal
-import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from beads_workers.core.base.settings import PlaceSettings
 from beads_workers.places import ray
-from beads_workers.places.line import REMOTE, HostLine, Unreached
+from beads_workers.places.line import REMOTE, Unreached
 from beads_workers.places.ray import Ray
+from tests.places.placed import BASE, Attempt, ClusterHome, count_lines
+from tests.support import loops
 from tests.support.hosts import need_hosts
+from tests.support.loops import in_loop
+from tests.support.processes import living, send
 from tests.support.ray import CPUS, Cluster, need_ray
 
 pytestmark = [pytest.mark.peers, pytest.mark.daily(4)]
 
-BASE = "~/.cache/beads-workers/away/0123456789ab"
 PATIENCE_SECONDS = 60.0
 LEASE = 90.0
 COUNTED = (
@@ -35,8 +35,6 @@ COUNTED = (
 RAY = ("/ray/", "ray::")
 """What the command lines of Ray's own processes have."""
 
-Json = dict[str, Any]
-
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -45,7 +43,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("ray")) as made:
         yield made
         pids = [pid for name in ("head", "n1", "n2") for pid in made[name].pids()]
-    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    assert living(pids) == []
 
 
 @pytest.fixture(autouse=True)
@@ -64,88 +62,29 @@ def cluster(shared: Cluster) -> Iterator[Cluster]:
     assert [_guards(shared, name) for name in ("n1", "n2")] == [[], []]
 
 
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Let pytest call a coroutine function."""
+class Home(ClusterHome):
+    """An engine of Ray, whose helper ends with it."""
 
-    @functools.wraps(test)
-    def call(*args: Any, **fixtures: Any) -> None:
-        asyncio.run(test(*args, **fixtures))
-
-    return call
-
-
-class Home:
-    """An engine, and its lines to nodes: what an orchestrator has, until it is killed."""
+    lease, patience = LEASE, PATIENCE_SECONDS
 
     def __init__(self, address: str, *, insecure: bool = True, **resources: float) -> None:
         python = str(need_ray() / "bin/python")
         place = PlaceSettings("cluster", "ray", 8, address, python, resources, insecure=insecure)
-        self.engine = Ray(place, REMOTE)
-        self._lines: dict[str, HostLine] = {}
-
-    async def __aenter__(self) -> Home:
-        return self
+        self._ray = Ray(place, REMOTE)
+        super().__init__(self._ray)
 
     async def __aexit__(self, *error: object) -> None:
-        await asyncio.gather(*(line.close() for line in self._lines.values()))
-        if self.engine._helping is not None:
-            self.engine._helping.cancel()
-            await asyncio.gather(self.engine._helping, return_exceptions=True)
+        await super().__aexit__(*error)
+        if self._ray._helping is not None:
+            self._ray._helping.cancel()
+            await asyncio.gather(self._ray._helping, return_exceptions=True)
 
-    def line(self, host: str) -> HostLine:
-        if host not in self._lines:
-            self._lines[host] = HostLine(self.engine.argv(host), BASE, (), lambda: None)
-        return self._lines[host]
-
-    async def ask(self, host: str, **word: Any) -> Json:
-        """Return the answer of a node's relay or guard, once it is reached."""
-        return await self.line(host).ask_patiently(word, PATIENCE_SECONDS)
-
-    async def placed(self) -> Attempt:
-        nonce = secrets.token_hex(16)
-        return Attempt(self, nonce, await self.engine.place("bw-1", nonce, BASE))
+    async def forget(self, attempt: Attempt) -> None:
+        assert "why" not in await attempt.ask(bye=True)
+        await self.engine.drop(attempt.nonce)
 
 
-class Attempt:
-    """An attempt that was placed, with the words that home has for it."""
-
-    def __init__(self, home: Home, nonce: str, host: str) -> None:
-        self.home, self.nonce, self.host = home, nonce, host
-
-    async def ask(self, **word: Any) -> Json:
-        return await self.home.ask(self.host, nonce=self.nonce, **word)
-
-    async def go(self, script: str = COUNTED) -> Json:
-        said = await self.home.ask(self.host, serve=["bw-1", self.nonce])
-        order = {"argv": ["/bin/bash", "-c", script], "env": {}, "lease": LEASE, "grace": 0.2}
-        answer = await self.ask(go=order, clock=said["clock"])
-        assert answer["begun"], answer
-        return answer
-
-    async def ended(self) -> Json:
-        """Renew the lease until it has ended; return how."""
-        said: Json = {}
-        while not said.get("ended"):
-            said = await self.ask(**({"clock": said["clock"]} if said else {}))
-            await asyncio.sleep(0.2)
-        ended: Json = said["ended"]
-        return ended
-
-    async def output(self) -> str:
-        said = await self.ask(out=[0, 0])
-        return base64.b64decode(said["out"][0]).decode()
-
-    async def bye(self) -> None:
-        assert "why" not in await self.ask(bye=True)
-        await self.home.engine.drop(self.nonce)
-
-
-async def until(true: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait for what nothing announces: each sleep is a look."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.05)
+until = functools.partial(loops.until, seconds=PATIENCE_SECONDS)
 
 
 def _helpers() -> list[int]:
@@ -158,8 +97,14 @@ def _guards(cluster: Cluster, name: str) -> list[int]:
     return cluster.pids(name, " serve ")
 
 
-def _lines(path: Path) -> int:
-    return len(path.read_text().splitlines()) if path.exists() else 0
+async def _waits_in_vain(home: Home, why: str) -> None:
+    """Place an attempt, and give it up while it waits for this reason."""
+    nonce = secrets.token_hex(16)
+    task = asyncio.create_task(home.engine.place("bw-1", nonce, BASE))
+    await until(lambda: why in home.engine.waiting.values())
+    await home.engine.drop(nonce)
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 # --- an attempt -----------------------------------------------------------------------------------
@@ -196,12 +141,7 @@ async def test_an_attempt_waits_for_a_room_and_says_why(cluster: Cluster) -> Non
         await home.engine.drop(second.nonce)
         await home.engine.drop(third.result().nonce)
     async with Home(cluster.address, CPU=100) as home:
-        nonce = secrets.token_hex(16)
-        task = asyncio.create_task(home.engine.place("bw-1", nonce, BASE))
-        await until(lambda: "no node is large enough for CPU 100" in home.engine.waiting.values())
-        await home.engine.drop(nonce)
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await _waits_in_vain(home, "no node is large enough for CPU 100")
 
 
 @in_loop
@@ -223,23 +163,19 @@ async def test_a_new_home_gives_up_rooms_for_which_it_does_not_look(
 
 
 def _kill_actor(cluster: Cluster, home: Home, name: str) -> None:
-    for pid in cluster.pids(name, "ray::Feeder"):
-        os.kill(pid, signal.SIGKILL)
+    send(cluster.pids(name, "ray::Feeder"), signal.SIGKILL)
 
 
 def _kill_relay(cluster: Cluster, home: Home, name: str) -> None:
-    for pid in cluster.pids(name, "os.fork()"):
-        os.kill(pid, signal.SIGKILL)
+    send(cluster.pids(name, "os.fork()"), signal.SIGKILL)
 
 
 def _end_actor(cluster: Cluster, home: Home, name: str) -> None:
-    for pid in cluster.pids(name, "ray::Feeder"):
-        os.kill(pid, signal.SIGTERM)
+    send(cluster.pids(name, "ray::Feeder"), signal.SIGTERM)
 
 
 def _kill_helper(cluster: Cluster, home: Home, name: str) -> None:
-    for pid in _helpers():
-        os.kill(pid, signal.SIGKILL)
+    send(_helpers(), signal.SIGKILL)
 
 
 def _kill_raylet(cluster: Cluster, home: Home, name: str) -> None:
@@ -252,8 +188,7 @@ def _kill_head(cluster: Cluster, home: Home, name: str) -> None:
 
 def _kill_ray(cluster: Cluster, home: Home, name: str) -> None:
     for each in ("head", "n1", "n2"):
-        for pid in cluster.pids(each, *RAY):
-            os.kill(pid, signal.SIGKILL)
+        send(cluster.pids(each, *RAY), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("kill", [_kill_actor, _end_actor, _kill_relay, _kill_helper])
@@ -280,18 +215,18 @@ async def _survives(
         attempt = await home.placed()
         name = attempt.host.partition("/")[0]
         folder = cluster[name].home
-        await attempt.go()
+        await attempt.go(COUNTED)
         guards = _guards(cluster, name)
         kill(cluster, home, name)
-        lived = _lines(folder / "alive")
-        await until(lambda: _lines(folder / "alive") > lived + 10)
+        lived = count_lines(folder / "alive")
+        await until(lambda: count_lines(folder / "alive") > lived + 10)
         await asyncio.to_thread(repair)
         assert (await attempt.ask())["begun"]
         assert _guards(cluster, name) == guards
         (folder / "end").touch()
         assert (await attempt.ended())["exit"] == 0
         assert await attempt.output() == "end\n"
-        assert _lines(folder / "begun") == 1
+        assert count_lines(folder / "begun") == 1
         await attempt.bye()
 
 
@@ -344,12 +279,7 @@ async def test_a_cluster_that_wants_a_token_gets_it(
 @in_loop
 async def test_an_attempt_waits_for_a_cluster_that_is_not_there() -> None:
     async with Home("ray://127.0.0.1:9", insecure=False) as home:
-        nonce = secrets.token_hex(16)
-        task = asyncio.create_task(home.engine.place("bw-1", nonce, BASE))
-        await until(lambda: "127.0.0.1:9 does not answer" in home.engine.waiting.values())
-        await home.engine.drop(nonce)
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await _waits_in_vain(home, "127.0.0.1:9 does not answer")
 
 
 @in_loop

@@ -10,8 +10,7 @@ import os
 import secrets
 import signal
 import sys
-import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -20,21 +19,22 @@ import pytest
 
 from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.settings import PlaceSettings
-from beads_workers.places.line import REMOTE, HostLine, Unreached
+from beads_workers.places.line import REMOTE, Unreached
 from beads_workers.places.slurm import FOLDER, Slurm
+from beads_workers.runtime import sessions
 from beads_workers.runtime.places import LineSettings
+from tests.places.placed import BASE, Attempt, ClusterHome, Json, count_lines
+from tests.support import loops, processes
 from tests.support.hosts import need_hosts
+from tests.support.loops import in_loop
 from tests.support.slurm import CPUS, Cluster
 
 pytestmark = [pytest.mark.peers, pytest.mark.daily(4)]
 
-BASE = "~/.cache/beads-workers/away/0123456789ab"
 PATIENCE_SECONDS = 40.0
 LEASE = 60.0
 COUNTED = "echo $$ >>~/begun; sleep 3; echo end"
 """Says how often it was begun."""
-
-Json = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
@@ -50,119 +50,34 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
             monkeypatch.setenv(name, text)
         yield made
         pids = [*made["n1"].pids(), *made["n2"].pids(), *made.pids()]
-    assert [pid for pid in pids if _state(pid) not in "Z"] == []
+    assert [pid for pid in pids if sessions.start_time(pid) is not None] == []
 
 
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Let pytest call a coroutine function."""
+class Home(ClusterHome):
+    """An engine of Slurm."""
 
-    @functools.wraps(test)
-    def call(*args: Any, **fixtures: Any) -> None:
-        asyncio.run(test(*args, **fixtures))
-
-    return call
-
-
-class Home:
-    """An engine, and its lines to nodes: what an orchestrator has, until it is killed."""
+    lease, patience, end_within = LEASE, PATIENCE_SECONDS, PATIENCE_SECONDS
 
     def __init__(self, resources: Mapping[str, float] | None = None, address: str = "") -> None:
         place = PlaceSettings("cluster", "slurm", 8, address=address, resources=resources or {})
-        self.engine = Slurm(place, REMOTE)
-        self._lines: dict[str, HostLine] = {}
+        super().__init__(Slurm(place, REMOTE))
 
-    async def __aenter__(self) -> Home:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await asyncio.gather(*(line.close() for line in self._lines.values()))
-
-    async def ask(self, node: str, **word: Any) -> Json:
-        """Return the answer of a node's relay or guard, once it is reached."""
-        if node not in self._lines:
-            self._lines[node] = HostLine(self.engine.argv(node), BASE, (), lambda: None)
-        return await self._lines[node].ask_patiently(word, PATIENCE_SECONDS)
-
-    async def placed(self, nonce: str = "") -> Attempt:
-        nonce = nonce or secrets.token_hex(16)
-        return Attempt(self, nonce, await self.engine.place("bw-1", nonce, BASE))
+    async def forget(self, attempt: Attempt) -> None:
+        await self.engine.drop(attempt.nonce)
+        await attempt.ask(bye=True)
 
 
-class Attempt:
-    """An attempt that was placed, with the words that home has for it."""
-
-    def __init__(self, home: Home, nonce: str, node: str) -> None:
-        self.home, self.nonce, self.node = home, nonce, node
-
-    async def ask(self, **word: Any) -> Json:
-        return await self.home.ask(self.node, nonce=self.nonce, **word)
-
-    async def go(self, script: str, lease: float = LEASE) -> Json:
-        said = await self.home.ask(self.node, serve=["bw-1", self.nonce])
-        order = {"argv": ["/bin/bash", "-c", script], "env": {}, "lease": lease, "grace": 0.2}
-        answer = await self.ask(go=order, clock=said["clock"])
-        assert answer["begun"], answer
-        return answer
-
-    async def ended(self) -> Json:
-        """Renew the lease until it has ended; return how."""
-        said: Json = {}
-        with _patience():
-            while not said.get("ended"):
-                said = await self.ask(**({"clock": said["clock"]} if said else {}))
-                await asyncio.sleep(0.2)
-        ended: Json = said["ended"]
-        return ended
-
-    async def output(self) -> str:
-        said = await self.ask(out=[0, 0])
-        return base64.b64decode(said["out"][0]).decode()
-
-    async def bye(self) -> None:
-        await self.home.engine.drop(self.nonce)
-        await self.ask(bye=True)
-
-
-class _patience:
-    """Fails a ``with`` block that takes too long, at its end."""
-
-    def __enter__(self) -> None:
-        self._deadline = time.monotonic() + PATIENCE_SECONDS
-
-    def __exit__(self, *error: object) -> None:
-        assert time.monotonic() < self._deadline, "it did not happen"
-
-
-async def until(true: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait for what nothing announces: each sleep is a look."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.05)
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
-
-
-def command(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
-    except OSError:
-        return []
+until = functools.partial(loops.until, seconds=PATIENCE_SECONDS)
 
 
 def holders(cluster: Cluster, node: str) -> list[int]:
     """The outer processes and guards of a node, the older ones first."""
-    return [p for p in cluster[node].pids() if "serve" in command(p)]
+    return [p for p in cluster[node].pids() if "serve" in processes.words(p)]
 
 
 def stepds(cluster: Cluster, node: str, kind: str) -> list[int]:
     """Slurm's processes on a node that hold scripts (``batch``), or steps (another word)."""
-    named = {p: " ".join(command(p)) for p in cluster[node].pids()}
+    named = {p: processes.command(p) for p in cluster[node].pids()}
     return [
         p
         for p, text in named.items()
@@ -178,8 +93,7 @@ def jobs(cluster: Cluster) -> list[str]:
 
 def begun(cluster: Cluster, node: str) -> int:
     """How often the attempt has begun on a node."""
-    path = cluster[node].home / "begun"
-    return len(path.read_text().splitlines()) if path.exists() else 0
+    return count_lines(cluster[node].home / "begun")
 
 
 # --- an attempt -----------------------------------------------------------------------------------
@@ -196,7 +110,7 @@ async def test_an_attempt_runs_in_a_job_which_lasts_until_its_files_are_home(
         node = await home.engine.place(issue_id, nonce, BASE)
         attempt = Attempt(home, nonce, node)
         folder = f"/root/{BASE[2:]}/attempts/{nonce}"
-        words = [command(pid)[-4:] for pid in holders(cluster, node)]
+        words = [processes.words(pid)[-4:] for pid in holders(cluster, node)]
         assert words == [["serve", folder, issue_id, nonce]] * 2
         said = await home.ask(node, hello={"programs": ["sh"]})
         assert said["hello"]["host"] == node and said["hello"]["home"] == "/root"
@@ -207,7 +121,7 @@ async def test_an_attempt_runs_in_a_job_which_lasts_until_its_files_are_home(
         assert (await attempt.output()).strip().endswith(":/opt/own")
         assert len(jobs(cluster)) == 1
         await attempt.bye()
-        await until(lambda: not jobs(cluster), 5.0)
+        await until(lambda: not jobs(cluster), seconds=5.0)
     assert not (cluster[node].home / BASE[2:] / "attempts" / nonce).exists()
 
 
@@ -227,7 +141,7 @@ async def test_long_lines_pass_both_ways(cluster: Cluster) -> None:
 async def test_a_line_goes_on_in_another_job_when_its_own_ends(cluster: Cluster) -> None:
     async with Home({"cpus-per-task": CPUS / 2}) as home:
         placed = await asyncio.gather(*(home.placed() for _ in range(4)))
-        first, second = [each for each in placed if each.node == "n1"]
+        first, second = [each for each in placed if each.host == "n1"]
         for each in (first, second):
             await each.go(COUNTED)
         for each in (first, second):
@@ -251,17 +165,17 @@ async def test_an_attempt_goes_on_while_slurms_daemons_are_killed(cluster: Clust
         attempt = await home.placed()
         await attempt.go(COUNTED.replace("3", "15"))
         await asyncio.to_thread(cluster.wait_until_saved)
-        for pid in cluster.slurmd(attempt.node):
+        for pid in cluster.slurmd(attempt.host):
             os.kill(pid, signal.SIGKILL)
         cluster.kill_controller()
         assert not (await attempt.ask())["ended"]
         cluster.start_controller()
-        cluster.start_slurmd(attempt.node)
+        cluster.start_slurmd(attempt.host)
         assert (await attempt.ended())["exit"] == 0
         assert (await attempt.output()).split() == ["end"]
         await attempt.bye()
         await until(lambda: not jobs(cluster))
-    assert begun(cluster, attempt.node) == 1
+    assert begun(cluster, attempt.host) == 1
 
 
 @pytest.mark.parametrize("which", ["outer", "guard", "batch", "line"])
@@ -272,9 +186,9 @@ async def test_an_attempt_goes_on_or_is_over_whatever_of_its_job_is_killed(
     async with Home() as home:
         attempt = await home.placed()
         await attempt.go(COUNTED)
-        outer, guard = holders(cluster, attempt.node)
+        outer, guard = holders(cluster, attempt.host)
         killed = {"outer": [outer], "guard": [guard]}.get(which) or stepds(
-            cluster, attempt.node, which
+            cluster, attempt.host, which
         )
         assert killed
         for pid in killed:
@@ -286,7 +200,7 @@ async def test_an_attempt_goes_on_or_is_over_whatever_of_its_job_is_killed(
             # Slurm may leave the processes of a script alone that nobody waits for any more.
             assert "killed" in ended["why"] and ended["left"] == 0
         await attempt.bye()
-    assert begun(cluster, attempt.node) == 1
+    assert begun(cluster, attempt.host) == 1
 
 
 @in_loop
@@ -296,15 +210,15 @@ async def test_the_end_of_a_cancelled_job_is_known_and_a_second_start_begins_not
     async with Home() as home:
         attempt = await home.placed()
         await attempt.go(f"{COUNTED}; sleep 60")
-        await until(lambda: begun(cluster, attempt.node))
+        await until(lambda: begun(cluster, attempt.host))
         cluster.call("scancel", f"--name=bw.{attempt.nonce}")
         ended = await attempt.ended()
         assert "killed" in ended["why"] and ended["left"] == 0
-        again = await home.ask(attempt.node, serve=["bw-1", attempt.nonce])
+        again = await home.ask(attempt.host, serve=["bw-1", attempt.nonce])
         assert again["begun"] and again["ended"] == ended
         await attempt.bye()
         await until(lambda: not jobs(cluster))
-    assert begun(cluster, attempt.node) == 1
+    assert begun(cluster, attempt.host) == 1
 
 
 @in_loop
@@ -312,13 +226,13 @@ async def test_the_end_of_an_attempt_on_a_restarted_node_is_known(cluster: Clust
     async with Home() as home:
         attempt = await home.placed()
         boot = (await attempt.go(f"{COUNTED}; sleep 60"))["boot"]
-        await until(lambda: begun(cluster, attempt.node))
-        cluster.kill_node(attempt.node)
-        cluster.start_node(attempt.node)
+        await until(lambda: begun(cluster, attempt.host))
+        cluster.kill_node(attempt.host)
+        cluster.start_node(attempt.host)
         ended = await attempt.ended()
         assert ended["why"] == "the host was restarted" and ended["boot"] != boot
         await attempt.bye()
-    assert begun(cluster, attempt.node) == 1
+    assert begun(cluster, attempt.host) == 1
 
 
 # --- what is stopped or cut off -------------------------------------------------------------------
@@ -331,10 +245,10 @@ async def test_a_node_that_is_cut_off_ends_the_attempt_when_its_lease_is_over(
     async with Home() as home:
         attempt = await home.placed()
         await attempt.go("sleep 60", lease=2.0)
-        cluster[attempt.node].cut()
-        await until(lambda: not holders(cluster, attempt.node))
+        cluster[attempt.host].cut()
+        await until(lambda: not holders(cluster, attempt.host))
         assert len(jobs(cluster)) == 1, "Slurm has not noticed, and was not asked"
-        cluster[attempt.node].mend()
+        cluster[attempt.host].mend()
         assert (await attempt.ended())["why"] == "the lease was over"
         await attempt.bye()
 
@@ -346,16 +260,16 @@ async def test_a_node_that_slurm_takes_for_lost_goes_on_and_is_read_once_it_is_b
     async with Home() as home:
         attempt = await home.placed()
         await attempt.go(COUNTED.replace("3", "300"), lease=300.0)
-        cluster[attempt.node].cut()
-        await until(lambda: "DOWN" in cluster.state(attempt.node))
+        cluster[attempt.host].cut()
+        await until(lambda: "DOWN" in cluster.state(attempt.host))
         await until(lambda: not any("RUNNING" in each for each in jobs(cluster)))
-        assert len(holders(cluster, attempt.node)) == 2, "what Slurm says ends nothing"
-        cluster[attempt.node].mend()
+        assert len(holders(cluster, attempt.host)) == 2, "what Slurm says ends nothing"
+        cluster[attempt.host].mend()
         # Slurm kills what is left of a job that it has given up.
         ended = await attempt.ended()
         assert "killed" in ended["why"] and ended["left"] == 0
         await attempt.bye()
-    assert begun(cluster, attempt.node) == 1
+    assert begun(cluster, attempt.host) == 1
 
 
 @in_loop
@@ -363,7 +277,7 @@ async def test_a_node_that_was_stopped_ends_the_attempt_at_once(cluster: Cluster
     async with Home() as home:
         attempt = await home.placed()
         await attempt.go("sleep 60", lease=2.0)
-        await asyncio.to_thread(cluster.stop_node, attempt.node, 5.0)
+        await asyncio.to_thread(cluster.stop_node, attempt.host, 5.0)
         assert (await attempt.ended())["why"] == "the lease was over"
         await attempt.bye()
 
@@ -377,7 +291,7 @@ async def test_another_home_finds_an_attempt_that_runs(cluster: Cluster) -> None
         attempt = await home.placed()
         await attempt.go(COUNTED)
     async with Home() as home:
-        node = await home.engine.find(attempt.node, attempt.nonce)
+        node = await home.engine.find(attempt.host, attempt.nonce)
         found = Attempt(home, attempt.nonce, node)
         assert (await found.ended())["exit"] == 0
         await found.bye()
@@ -394,7 +308,7 @@ async def test_another_home_finds_what_an_attempt_left_whose_job_is_gone(cluster
     cluster.call("scancel", f"--name=bw.{attempt.nonce}")
     await until(lambda: not jobs(cluster))
     async with Home() as home:
-        node = await home.engine.find(attempt.node, attempt.nonce)
+        node = await home.engine.find(attempt.host, attempt.nonce)
         found = Attempt(home, attempt.nonce, node)
         assert (await found.ended())["exit"] == 0
         assert await found.output() == "done\n"
@@ -409,14 +323,14 @@ async def test_another_home_finds_what_an_attempt_left_whose_job_is_gone(cluster
 async def test_a_full_cluster_and_a_closed_partition_give_the_reason(cluster: Cluster) -> None:
     async with Home({"cpus-per-task": CPUS}) as home, Home(address="closed") as closed:
         placed = [await home.placed(), await home.placed()]
-        assert {each.node for each in placed} == {"n1", "n2"}
+        assert {each.host for each in placed} == {"n1", "n2"}
         third = asyncio.create_task(home.placed("3" * 32))
         fourth = asyncio.create_task(closed.placed("4" * 32))
         await until(lambda: home.engine.waiting.get("3" * 32) == "Resources")
         await until(lambda: closed.engine.waiting.get("4" * 32) == "PartitionDown")
 
         await home.engine.drop(placed[0].nonce)  # It has not begun.
-        assert (await third).node == placed[0].node
+        assert (await third).host == placed[0].host
         assert home.engine.waiting == {}
         await closed.engine.drop("4" * 32)
         with pytest.raises(Unreached, match="its job is CANCELLED"):
@@ -439,7 +353,7 @@ async def test_an_attempt_keeps_its_place_while_the_controller_is_away(cluster: 
         await until(lambda: "controller" in home.engine.waiting.get("3" * 32, ""))
         cluster.start_controller()
         await home.engine.drop(placed[0].nonce)
-        assert (await third).node == placed[0].node
+        assert (await third).host == placed[0].host
 
 
 @in_loop

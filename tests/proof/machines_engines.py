@@ -46,7 +46,7 @@ class Ray(_Cluster):
         python = ray.need_ray() / "bin/python"
         table = f'engine = "ray"\naddress = "{cluster.address}"\npython = "{python}"\n'
         room = f"resources = {{ CPU = {ray.CPUS // 2} }}\ninsecure = true\n"
-        super().__init__(cluster.hosts, table + room)
+        super().__init__(cluster, table + room)
         self._cluster = cluster
 
     def is_daemon(self, words: str) -> bool:
@@ -78,7 +78,7 @@ class Slurm(_Cluster):
 
     def __init__(self, cluster: slurm.Cluster) -> None:
         room = f"resources = {{ cpus-per-task = {slurm.CPUS // 2} }}\n"
-        super().__init__(cluster.hosts, f'engine = "slurm"\n{room}')
+        super().__init__(cluster, f'engine = "slurm"\n{room}')
         self._cluster = cluster
         self.environment = dict(cluster.env)
 

@@ -22,9 +22,12 @@ import uuid
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import pytest
+
+from beads_workers.runtime import sessions
+from tests.support.processes import read, send
 
 PATIENCE_SECONDS = 30.0
 PROGRAMS = ("ip", "mount", "nsenter", "ssh", "ssh-keygen", "sshd", "umount", "unshare")
@@ -313,8 +316,7 @@ class Host:
         """Kill its first process: the kernel kills all others, and the parent waits for them."""
         assert self._process is not None
         if self._process.poll() is None:
-            for pid in _children(self._process.pid) or [self._process.pid]:
-                _kill(pid)
+            send(_children(self._process.pid) or [self._process.pid], signal.SIGKILL)
         self._process.wait(PATIENCE_SECONDS)
         self._process, self._init = None, 0
 
@@ -327,7 +329,7 @@ class Hosts:
 
     def __init__(self, folder: Path, count: int = 0) -> None:
         self._folder = folder / "hosts"
-        self._count = count
+        self._names = [f"n{number}" for number in range(1, count + 1)]
         self._hosts: dict[str, Host] = {}
         self._pid = os.getpid()
         self._user_key = ""
@@ -335,7 +337,7 @@ class Hosts:
         self.bin = self._folder / "bin"
         """Programs of OpenSSH that take ``ssh_config``."""
 
-    def __enter__(self) -> Hosts:
+    def __enter__(self) -> Self:
         need_hosts()
         _sweep()
         self.bin.mkdir(parents=True)
@@ -349,8 +351,7 @@ class Hosts:
             wrapper.chmod(0o755)
         atexit.register(self.close)
         try:
-            for number in range(1, self._count + 1):
-                self.add(f"n{number}")
+            self._begin()
         except BaseException:
             # Also on Ctrl-C: ``__exit__`` is not called if ``__enter__`` raises.
             self.close()
@@ -395,10 +396,19 @@ class Hosts:
     def close(self) -> None:
         """End all hosts; a fork of this process leaves them alone."""
         if os.getpid() == self._pid:
-            for host in self:
-                host.remove()
-            self._hosts.clear()
+            self._end()
         atexit.unregister(self.close)
+
+    def _begin(self) -> None:
+        """Start all that is there from the beginning."""
+        for name in self._names:
+            self.add(name)
+
+    def _end(self) -> None:
+        """End all that runs, also if it is half begun."""
+        for host in self:
+            host.remove()
+        self._hosts.clear()
 
 
 def only(folder: Path, *programs: str) -> Path:
@@ -438,7 +448,7 @@ def _owner() -> str:
 
     It has more than the pid, which a later process may get.
     """
-    return f"bw{os.getpid()}.{_started(os.getpid())}"
+    return f"bw{os.getpid()}.{sessions.start_time(os.getpid())}"
 
 
 def _sweep() -> None:
@@ -449,11 +459,10 @@ def _sweep() -> None:
     mounts = [line.split()[:2] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for name in {*names, *(source for source, _ in mounts)}:
         match = made.fullmatch(name)
-        if match is None or _started(int(match[2])) == match[3]:
+        if match is None or sessions.lives(int(match[2]), int(match[3])):
             continue
         if name in names:
-            for pid in _ip("netns", "pids", name, check=False).stdout.split():
-                _kill(int(pid))
+            send(map(int, _ip("netns", "pids", name, check=False).stdout.split()), signal.SIGKILL)
             _remove(name)
         for source, place in mounts:
             if source == name:
@@ -503,27 +512,8 @@ def _penalties() -> str:
     return "PerSourcePenalties no\n" if (int(found[1]), int(found[2])) >= (9, 8) else ""
 
 
-def _started(pid: int) -> str:
-    """Clock ticks from the machine's boot to the start of a process; "" if there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
-
-
 def _children(pid: int) -> list[int]:
-    try:
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # It ended by itself.
+    return [int(each) for each in read(pid, f"task/{pid}/children").split()]
 
 
 def _namespace(pid: int) -> str:

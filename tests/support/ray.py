@@ -12,12 +12,11 @@ import functools
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
 
 from tests.support.hosts import Host, Hosts
+from tests.support.processes import command, send
 
 VERSION = "2.60.0"
 CPUS = 8
@@ -30,83 +29,58 @@ _COMMON = ("--object-store-memory=80000000", "--disable-usage-stats")
 _HEAD = ("--head", "--port=6379", "--num-cpus=0", "--include-dashboard=false")
 
 
-class Cluster:
+class Cluster(Hosts):
     """A head and nodes ``n1`` to ``nCOUNT``, within a ``with`` block.
 
     ``token``: what every connection must bring, also that of the test; "" if anybody may connect.
     """
 
     def __init__(self, folder: Path, count: int = 2, *, token: str = "") -> None:
-        self.hosts = Hosts(folder)
-        self._names = [HEAD, *(f"n{number}" for number in range(1, count + 1))]
+        super().__init__(folder, count)
+        self._names = [HEAD, *self._names]
         self._token = token
 
-    def __enter__(self) -> Cluster:
+    def _begin(self) -> None:
         folder = need_ray()
-        self.hosts.__enter__()
-        try:
-            for name in self._names:
-                host = self.hosts.add(name, sees=[folder, *_base(folder)])
-                if self._token:
-                    (host.home / ".ray").mkdir()
-                    (host.home / ".ray/auth_token").write_text(self._token)
-                self._route(host)
-            for name in self._names:
-                self._start(name)
-        except BaseException:  # Also on Ctrl-C: ``__exit__`` is not called if this raises.
-            self.hosts.close()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.hosts.close()
-
-    def __getitem__(self, name: str) -> Host:
-        return self.hosts[name]
+        for name in self._names:
+            host = self.add(name, sees=[folder, *_base(folder)])
+            if self._token:
+                (host.home / ".ray").mkdir()
+                (host.home / ".ray/auth_token").write_text(self._token)
+            self._route(host)
+        for name in self._names:
+            self._start(name)
 
     @property
     def address(self) -> str:
         """Where clients connect."""
-        return f"ray://{self.hosts[HEAD].address}:10001"
+        return f"ray://{self[HEAD].address}:10001"
 
     # --- what a test does to it -------------------------------------------------------------------
 
     def kill_head(self) -> None:
         """Kill the machine of the head, as by a power cut."""
-        self.hosts[HEAD].kill()
-
-    def kill_node(self, name: str) -> None:
-        """Kill the machine of a node, as by a power cut."""
-        self.hosts[name].kill()
+        self[HEAD].kill()
 
     def kill_raylet(self, name: str) -> None:
         """Kill Ray's daemon on a node; the daemon's workers end by themselves."""
-        for pid in self.pids(name, "/raylet"):
-            os.kill(pid, signal.SIGKILL)
-
-    @contextmanager
-    def stopped(self, name: str) -> Iterator[None]:
-        """Stop all processes of a node in the ``with`` block."""
-        pids = self.hosts[name].pids()
-        _signal(pids, signal.SIGSTOP)
-        yield
-        _signal(pids, signal.SIGCONT)
+        send(self.pids(name, "/raylet"), signal.SIGKILL)
 
     def renew(self, *names: str) -> None:
         """End all that is Ray's, on these machines or on all, and start it again."""
         names = names or tuple(self._names)
         for name in names:
-            if self.hosts[name].pids():
-                _signal(self.pids(name, *OWN), signal.SIGKILL)
+            if self[name].pids():
+                send(self.pids(name, *OWN), signal.SIGKILL)
             else:
-                self.hosts[name].start()
-                self._route(self.hosts[name])
+                self[name].start()
+                self._route(self[name])
         for name in names:
             self._start(name)
 
     def pids(self, name: str, *parts: str) -> list[int]:
         """Return the processes of a node whose command line has any of these texts."""
-        found = {pid: _command(pid) for pid in self.hosts[name].pids()}
+        found = {pid: command(pid) for pid in self[name].pids()}
         return [pid for pid, text in found.items() if any(part in text for part in parts)]
 
     # --- how it is made ---------------------------------------------------------------------------
@@ -123,15 +97,15 @@ class Cluster:
         Path(f"/proc/sys/net/ipv4/conf/{device}/forwarding").write_text("1")
 
     def _start(self, name: str) -> None:
-        host = self.hosts[name]
+        host = self[name]
         if name == HEAD:
             role = _HEAD
         else:
-            role = (f"--address={self.hosts[HEAD].address}:6379", f"--num-cpus={CPUS}")
+            role = (f"--address={self[HEAD].address}:6379", f"--num-cpus={CPUS}")
         mode = "token" if self._token else "disabled"
         program = (str(need_ray() / "bin/python"), "-m", "ray.scripts.scripts", "start")
         address = f"--node-ip-address={host.address}"
-        command = (
+        words = (
             "env",
             f"RAY_AUTH_MODE={mode}",
             "GRPC_ENABLE_FORK_SUPPORT=0",
@@ -141,9 +115,9 @@ class Cluster:
             *role,
         )
         # On a busy machine Ray takes a daemon of its own for lost after 30 s.
-        if host.run(*command, seconds=START_SECONDS, check=False).returncode:
-            _signal(self.pids(name, *OWN), signal.SIGKILL)
-            host.run(*command, seconds=START_SECONDS)
+        if host.run(*words, seconds=START_SECONDS, check=False).returncode:
+            send(self.pids(name, *OWN), signal.SIGKILL)
+            host.run(*words, seconds=START_SECONDS)
 
 
 def need_ray() -> Path:
@@ -161,18 +135,3 @@ def _base(folder: Path) -> list[Path]:
     asked = [str(folder / "bin/python"), "-ISc", "import sys; print(sys.base_prefix)"]
     prefix = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
     return [] if prefix == "/usr" else [Path(prefix)]
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass  # It has ended by itself.
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""

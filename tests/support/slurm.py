@@ -8,7 +8,6 @@ munged is reached through a folder that all nodes see.
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import signal
@@ -19,7 +18,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.support.hosts import PATH, PATIENCE_SECONDS, Host, Hosts, need_hosts
+from tests.support.hosts import PATH, PATIENCE_SECONDS, Hosts
+from tests.support.processes import send
 
 PROGRAMS = ("munged", "sbatch", "scancel", "setpriv", "slurmctld", "slurmd", "squeue", "srun")
 CPUS = 4
@@ -62,62 +62,42 @@ PartitionName=closed Nodes=ALL State=DOWN
 """
 
 
-class Cluster:
+class Cluster(Hosts):
     """Nodes ``n1`` to ``nCOUNT`` within a ``with`` block; Slurm's programs need ``env``."""
 
     def __init__(self, folder: Path, count: int = 2) -> None:
-        self._folder = folder / "slurm"
-        self.hosts = Hosts(folder)
-        self._names = [f"n{number}" for number in range(1, count + 1)]
-        self._pid = os.getpid()
+        super().__init__(folder, count)
+        self._files = folder / "slurm"
         self._munged: subprocess.Popen[bytes] | None = None
         self.controller: subprocess.Popen[bytes] | None = None
-        self.env = {"SLURM_CONF": str(self._folder / "slurm.conf")}
+        self.env = {"SLURM_CONF": str(self._files / "slurm.conf")}
 
-    def __enter__(self) -> Cluster:
-        need_hosts()
+    def _begin(self) -> None:
         if missing := [each for each in PROGRAMS if shutil.which(each, path=PATH) is None]:
             raise RuntimeError(f"{', '.join(missing)}: not found: run scripts/setup-slurm")
-        (self._folder / "state").mkdir(parents=True)
-        atexit.register(self.close)
-        try:
-            self.hosts.__enter__()
-            for name in self._names:
-                self.hosts.add(name, sees=[self._folder])
-            self._configure()
-            self._start_munged()
-            self.start_controller()
-            for name in self._names:
-                self.start_slurmd(name)
-            self.wait_for_state("IDLE", *self._names)
-        except BaseException:
-            # Also on Ctrl-C: ``__exit__`` is not called if ``__enter__`` raises.
-            self.close()
-            raise
-        return self
+        (self._files / "state").mkdir(parents=True)
+        for name in self._names:
+            self.add(name, sees=[self._files])
+        self._configure()
+        self._start_munged()
+        self.start_controller()
+        for name in self._names:
+            self.start_slurmd(name)
+        self.wait_for_state("IDLE", *self._names)
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def __getitem__(self, name: str) -> Host:
-        return self.hosts[name]
-
-    def close(self) -> None:
-        """End all daemons and nodes; a fork of this process leaves them alone."""
-        if os.getpid() == self._pid:
-            if self.controller is not None:
-                self.controller.terminate()  # It ends its own child process first.
-                try:
-                    self.controller.wait(PATIENCE_SECONDS / 3)
-                except subprocess.TimeoutExpired:
-                    self.kill_controller()
-                self.controller = None
-            self.hosts.close()
-            if self._munged is not None:
-                self._munged.kill()
-                self._munged.wait()
-                self._munged = None
-        atexit.unregister(self.close)
+    def _end(self) -> None:
+        if self.controller is not None:
+            self.controller.terminate()  # It ends its own child process first.
+            try:
+                self.controller.wait(PATIENCE_SECONDS / 3)
+            except subprocess.TimeoutExpired:
+                self.kill_controller()
+            self.controller = None
+        super()._end()
+        if self._munged is not None:
+            self._munged.kill()
+            self._munged.wait()
+            self._munged = None
 
     # --- what a test does to it -------------------------------------------------------------------
 
@@ -136,22 +116,18 @@ class Cluster:
 
     def kill_node(self, name: str) -> None:
         """Kill all processes of a node at once; nothing is said to anybody, as by a power cut."""
-        self.hosts[name].kill()
+        self[name].kill()
 
     def start_node(self, name: str) -> None:
         """Boot a node that was killed: with another boot id, and the same HOME."""
-        self.hosts[name].start()
+        self[name].start()
         self.start_slurmd(name)
 
     def stop_node(self, name: str, seconds: float) -> None:
         """Stop all processes of a node for this time."""
-        pids = self.hosts[name].pids()
+        pids = self[name].pids()
         for sign in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in pids:
-                try:
-                    os.kill(pid, sign)
-                except ProcessLookupError:
-                    pass  # It ended just before.
+            send(pids, sign)
             if sign == signal.SIGSTOP:
                 time.sleep(seconds)
 
@@ -162,12 +138,12 @@ class Cluster:
 
     def slurmd(self, name: str) -> list[int]:
         """Return the pids of the node's daemon; those of the jobs are ``slurmstepd``."""
-        pids = self.hosts[name].pids()
+        pids = self[name].pids()
         return [p for p in pids if _text(Path(f"/proc/{p}/comm")).strip() == "slurmd"]
 
     def start_slurmd(self, name: str) -> None:
         """Start the daemon of a node; the controller hears of it a moment later."""
-        host = self.hosts[name]
+        host = self[name]
         # Each node reaches the controller at the one address through its own gateway.
         gateway = host.run("ip", "-o", "-4", "addr", "show", "eth0").stdout.split()[3]
         first, _, last = gateway.partition("/")[0].rpartition(".")
@@ -206,8 +182,8 @@ class Cluster:
 
     def log(self) -> str:
         """Return the last lines of all daemons."""
-        logs = sorted([*self._folder.glob("*.log"), *self._folder.glob("*.out")])
-        logs += sorted(self._folder.parent.glob("hosts/*/var-tmp/slurmd.log"))
+        logs = sorted([*self._files.glob("*.log"), *self._files.glob("*.out")])
+        logs += sorted(self._folder.glob("*/var-tmp/slurmd.log"))
         return "\n".join(f"{path}:\n{_tail(path)}" for path in logs)
 
     # --- how it is made ---------------------------------------------------------------------------
@@ -217,34 +193,34 @@ class Cluster:
             free.bind(("", 0))
             port = free.getsockname()[1]
         nodes = [
-            f"NodeName={name} NodeAddr={self.hosts[name].address} CPUs={CPUS} RealMemory=4000"
+            f"NodeName={name} NodeAddr={self[name].address} CPUs={CPUS} RealMemory=4000"
             for name in self._names
         ]
-        own = self.hosts[self._names[0]].address.rpartition(".")
+        own = self[self._names[0]].address.rpartition(".")
         gateway = f"{own[0]}.{int(own[2]) - 1}"
         text = _CONFIG.format(
             controller=f"{socket.gethostname()}({gateway})",
             port=port,
-            folder=self._folder,
+            folder=self._files,
             down=DOWN_SECONDS,
             nodes="\n".join(nodes),
         )
         Path(self.env["SLURM_CONF"]).write_text(text)
 
     def _start_munged(self) -> None:
-        key = self._folder / "munge.key"
+        key = self._files / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         files = [f"--key-file={key}"]
         for name in ("socket", "pid-file", "log-file", "seed-file"):
-            files.append(f"--{name}={self._folder}/munge.{name.removesuffix('-file')}")
+            files.append(f"--{name}={self._files}/munge.{name.removesuffix('-file')}")
         # Forced: the folders above are this user's alone, and munged would have them open.
         self._munged = self._daemon("munged", "--foreground", "--force", *files)
-        _wait((self._folder / "munge.socket").exists, self.log)
+        _wait((self._files / "munge.socket").exists, self.log)
 
     def _daemon(self, *command: str) -> subprocess.Popen[bytes]:
         """Start a program that is killed with this process."""
-        with (self._folder / f"{command[0]}.out").open("ab") as log:
+        with (self._files / f"{command[0]}.out").open("ab") as log:
             return subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", "--", *command],
                 env={"PATH": PATH},
