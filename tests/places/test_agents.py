@@ -29,6 +29,7 @@ from tests.support.agent_projects import AGENTS, CODEX_KEY
 from tests.support.embedded import EmbeddedProject
 from tests.support.fleet import Fleet, until
 from tests.support.hosts import Host, Hosts, need_hosts
+from tests.support.processes import command, send
 from tests.support.real_agents import AgentHome, cache, git, program, repository
 
 pytestmark = [pytest.mark.peers, pytest.mark.daily(3)]
@@ -145,7 +146,7 @@ class Machines:
 
     def processes(self) -> list[str]:
         """Return the commands on all hosts, but for those of sshd."""
-        found = [_command(pid) for pid in self.pids()]
+        found = [command(pid) for pid in self.pids()]
         return [each for each in found if each and not re.match(r"(\S*/)?sshd", each)]
 
     def pids(self) -> set[int]:
@@ -184,14 +185,12 @@ class Machines:
         known = {fleet.process.pid, fleet.pid, *workers, *fleet.token_holders()}
         known |= {each.pid for pid in set(known) for each in sessions.descendants(pid)}
         known -= self.pids()
-        commands = [_command(pid) for pid in known]
+        commands = [command(pid) for pid in known]
         for word in ("beads_workers.runtime.main", "beads_workers.places.line", "/usr/bin/ssh "):
             assert any(word in each for each in commands), (word, commands)
         # Stopped first: none of them sees another one's end.
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in known:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+            send(known, number)
         fleet.process.wait(PATIENCE_SECONDS)
         until(lambda: not set(fleet.token_holders()) - self.pids())
 
@@ -203,13 +202,6 @@ class Machines:
     def landed(self, name: str) -> str:
         """Return a file of the landing branch."""
         return git(self.project.folder, "show", f"{LANDED}:{name}")
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
 
 
 def _fill(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import functools
 import hashlib
 import json
 import os
@@ -16,14 +17,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beads_workers.runtime import sessions
+from tests.support.fleet import until
+from tests.support.processes import alive, parent, read
 
 ROOT = Path(__file__).parent.parent.parent
 GUARD = ROOT / "beads_workers/places/guard.py"
@@ -128,39 +131,24 @@ class Attempt:
     def holders(self) -> list[int]:
         """The outer process and the guard, while they live."""
         command = f"serve\0{self.folder}\0bw-1\0{self.nonce}\0".encode()
-        found = [p for p in processes() if command in read(p / "cmdline")]
-        pids = {int(p.name) for p in found}
+        all_pids = (int(p.name) for p in Path("/proc").glob("[0-9]*"))
+        pids = {pid for pid in all_pids if command in read(pid, "cmdline")}
         return sorted(pids, key=lambda pid: parent(pid) in pids)
+
+    @contextmanager
+    def connection(self) -> Iterator[socket.socket]:
+        """A peer of the guard, whose address by itself is too long for a socket."""
+        with socket.socket(socket.AF_UNIX) as peer:
+            descriptor = os.open(self.folder, os.O_RDONLY)
+            peer.connect(f"/proc/self/fd/{descriptor}/s")
+            os.close(descriptor)
+            yield peer
 
     def living(self) -> list[int]:
         return [process.pid for process in sessions.with_variable(f"BW_AWAY={self.nonce}")]
 
 
-def processes() -> list[Path]:
-    return [p for p in Path("/proc").glob("[0-9]*") if b") Z " not in read(p / "stat")]
-
-
-def read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def parent(pid: int) -> int:
-    return int((read(Path(f"/proc/{pid}/stat")).rpartition(b")")[2].split() or [0, 0])[1])
-
-
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}") in processes()
-
-
-def wait(true: Callable[[], object], seconds: float = 20.0) -> None:
-    """Loops look at processes that nothing else announces: each sleep is a look."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+wait = functools.partial(until, seconds=20.0)
 
 
 def encoded(data: bytes) -> str:
@@ -270,11 +258,10 @@ def test_too_much_output_ends_the_attempt(base: Path) -> None:
 def test_stop_and_cont_reach_every_process(attempt: Attempt) -> None:
     attempt.go("(exec setsid sleep 1000) & echo $! > child; sleep 1000", lease=10)
     child = attempt.pid("child")
-    state = Path(f"/proc/{child}/stat")
     attempt.ask(stop=True)
-    wait(lambda: b") T " in read(state))
+    wait(lambda: b") T " in read(child, "stat"))
     attempt.ask(cont=True)
-    wait(lambda: b") S " in read(state))
+    wait(lambda: b") S " in read(child, "stat"))
     attempt.ask(stop=True)
     answer = attempt.ask(end=True)
     assert answer["until"] <= answer["clock"]
@@ -347,7 +334,7 @@ def test_a_killed_holder_ends_the_attempt_at_once(
     holders = attempt.holders()
     for each in who:
         os.kill(holders[each], signal.SIGKILL)
-    wait(lambda: not alive(attempt.pid("first")), 2)  # Before anybody looks.
+    wait(lambda: not alive(attempt.pid("first")), seconds=2)  # Before anybody looks.
     assert attempt.end()["ended"]["why"] == why
     assert not alive(children[0])
     if len(who) == 2:  # Nothing knows an orphan without environment once both are gone.
@@ -531,10 +518,7 @@ def test_names_cannot_leave_their_folder(attempt: Attempt) -> None:
 
 def test_another_nonce_is_refused(attempt: Attempt) -> None:
     attempt.serve()
-    with socket.socket(socket.AF_UNIX) as sock:
-        descriptor = os.open(attempt.folder, os.O_RDONLY)
-        sock.connect(f"/proc/self/fd/{descriptor}/s")
-        os.close(descriptor)
+    with attempt.connection() as sock:
         sock.sendall(b'{"nonce": "0123456789abcdef", "end": true}\n')
         answer = json.loads(sock.makefile().readline())
     assert "another attempt" in answer["why"] and answer["ended"] is None
@@ -544,10 +528,7 @@ def test_another_nonce_is_refused(attempt: Attempt) -> None:
 
 def test_a_peer_that_says_nothing_delays_it_for_a_moment(attempt: Attempt) -> None:
     attempt.serve()
-    with socket.socket(socket.AF_UNIX) as silent:
-        descriptor = os.open(attempt.folder, os.O_RDONLY)
-        silent.connect(f"/proc/self/fd/{descriptor}/s")
-        os.close(descriptor)
+    with attempt.connection() as silent:
         silent.sendall(b'{"nonce"')
         assert "clock" in attempt.ask(end=True)
     attempt.end()

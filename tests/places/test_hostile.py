@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from beads_workers.core.records.journal import Leased
 from beads_workers.places import away, parcel
 from beads_workers.places.line import HostLine, Unreached
 from beads_workers.worktrees.git import GitError
+from tests.support.loops import in_loop
+from tests.support.repository import git, make_repository
 
 HELLO = {"programs": {"git": "/usr/bin/git"}, "python311": "python3", "free": 1 << 40, "home": "/"}
 LEASE = Leased("bw-1", 1, "run.1", "n1", "n1", "boot", "0" * 32, 60.0)
@@ -73,35 +74,31 @@ async def _line(argv: list[str]) -> HostLine:
         ('"this is no JSON"', NONSENSE),
     ],
 )
-def test_a_greeting_that_is_none_is_refused(hello: str, why: str) -> None:
-    async def test() -> None:
-        line = await _line(relay(hello))
-        try:
-            assert why in line.why if why else line.why == ""
-        finally:
-            await close(line)
-
-    asyncio.run(test())
+@in_loop
+async def test_a_greeting_that_is_none_is_refused(hello: str, why: str) -> None:
+    line = await _line(relay(hello))
+    try:
+        assert why in line.why if why else line.why == ""
+    finally:
+        await close(line)
 
 
 @pytest.mark.parametrize(
     "answer", ['"[" * 100_000', '"x" * (5 << 20)', "[1, 2]", "\"{'ref': 1}\"", '"null"']
 )
-def test_a_line_is_begun_anew_after_an_answer_that_is_none(answer: str) -> None:
-    async def test() -> None:
-        line = await _line(relay(answer=answer))
-        try:
-            with pytest.raises(Unreached):
-                await line.ask({"nonce": "0"}, 20.0)
-            for _ in range(200):
-                if not line.why:
-                    break
-                await asyncio.sleep(0.05)
-            assert line.why == "", "it is greeted again"
-        finally:
-            await close(line)
-
-    asyncio.run(test())
+@in_loop
+async def test_a_line_is_begun_anew_after_an_answer_that_is_none(answer: str) -> None:
+    line = await _line(relay(answer=answer))
+    try:
+        with pytest.raises(Unreached):
+            await line.ask({"nonce": "0"}, 20.0)
+        for _ in range(200):
+            if not line.why:
+                break
+            await asyncio.sleep(0.05)
+        assert line.why == "", "it is greeted again"
+    finally:
+        await close(line)
 
 
 # --- what is brought home ------------------------------------------------------------------------
@@ -119,35 +116,15 @@ class Host(away.LineToPlace):
         return {"data": base64.b64encode(data).decode(), "size": self.size}
 
 
-def git(folder: Path, *argv: str, **more: Any) -> str:
-    """Run git there; return what it prints."""
-    done = subprocess.run(
-        ["git", "-C", str(folder), *argv], capture_output=True, text=True, check=True, **more
-    )
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    return _repository(tmp_path / "home")
-
-
-def _repository(folder: Path) -> Path:
-    folder.mkdir()
-    git(folder, "init", "-q", "-b", "main")
-    git(folder, "config", "user.email", "a@b")
-    git(folder, "config", "user.name", "a")
-    git(folder, "commit", "-q", "--allow-empty", "-m", "base", "--date=@1 +0000", env=_DATED)
-    return folder
-
-
-_DATED = {"GIT_COMMITTER_DATE": "@1 +0000", "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+    return make_repository(tmp_path / "home")
 
 
 @pytest.fixture
 def made(home: Path, tmp_path: Path) -> tuple[str, bytes]:
     """A commit of a host and the pack that brings it."""
-    there = _repository(tmp_path / "there")
+    there = make_repository(tmp_path / "there")
     base = git(there, "rev-parse", "HEAD")
     assert base == git(home, "rev-parse", "HEAD")
     (there / "work.txt").write_text("work")
@@ -230,10 +207,10 @@ def test_a_tree_that_git_would_not_check_out_is_refused(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(away, "TRY_AGAIN_SECONDS", 0.0)
-    there = _repository(tmp_path / "there")
-    blob = git(there, "hash-object", "-w", "--stdin", input="[core]\nfsmonitor = x\n")
-    inner = git(there, "mktree", input=f"100644 blob {blob}\tconfig\n")
-    tree = git(there, "mktree", input=f"040000 tree {inner}\t.GIT\n")
+    there = make_repository(tmp_path / "there")
+    blob = git(there, "hash-object", "-w", "--stdin", given="[core]\nfsmonitor = x\n")
+    inner = git(there, "mktree", given=f"100644 blob {blob}\tconfig\n")
+    tree = git(there, "mktree", given=f"040000 tree {inner}\t.GIT\n")
     head = git(there, "commit-tree", tree, "-p", "HEAD", "-m", "trap")
     pack = parcel.pack_of(str(there / ".git"), f"{head}\n")
     with pytest.raises(GitError):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support import fleet
 from tests.support.hosts import Host, Hosts, need_hosts, only
+from tests.support.processes import living
 
 pytestmark = pytest.mark.peers
 
@@ -45,11 +48,6 @@ def left_by(pid: int) -> list[str]:
     mounts = Path("/proc/self/mounts").read_text()
     lines = "".join([*said, mounts]).splitlines()
     return [line for line in lines if f"bw{pid}-" in line or f"bw{pid}." in line]
-
-
-def living(pids: list[int]) -> list[int]:
-    """Those that still run."""
-    return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def ssh(hosts: Hosts, *words: str) -> subprocess.CompletedProcess[str]:
@@ -98,12 +96,7 @@ class Echo:
         return code
 
 
-def until(is_true: Callable[[], bool]) -> None:
-    """Wait for it."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+until = functools.partial(fleet.until, seconds=PATIENCE_SECONDS)
 
 
 def boot_id(host: Host) -> str:

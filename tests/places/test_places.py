@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from beads_workers.places.line import lacks_of
 from beads_workers.places.options import find_places, read_on, read_places
 from beads_workers.places.ssh import Ssh
 from beads_workers.worktrees.git import GitError
+from tests.support import repository
+from tests.support.repository import git
 
 
 def test_places_are_named_by_words_and_tables() -> None:
@@ -98,15 +99,6 @@ def test_what_a_host_lacks_is_named(hello: dict[str, Any], lacks: list[str]) -> 
 # --- parcels -------------------------------------------------------------------------------------
 
 
-def git(folder: Path, *argv: str) -> str:
-    """Run git there; return what it prints."""
-    who = ("-c", "user.name=a", "-c", "user.email=a@b")
-    done = subprocess.run(
-        ["git", "-C", str(folder), *who, *argv], capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "checkout"
@@ -117,10 +109,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def commit(folder: Path, name: str) -> str:
     """Add a file of a kilobyte in a commit; return it."""
-    (folder / name).write_text(name * 1000)
-    git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", name)
-    return git(folder, "rev-parse", "HEAD")
+    return repository.commit(folder, name, name * 1000)
 
 
 def test_a_host_is_sent_what_it_lacks(checkout: Path, tmp_path: Path) -> None:

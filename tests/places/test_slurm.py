@@ -21,7 +21,6 @@ from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.settings import PlaceSettings
 from beads_workers.places.line import REMOTE, Unreached
 from beads_workers.places.slurm import FOLDER, Slurm
-from beads_workers.runtime import sessions
 from beads_workers.runtime.places import LineSettings
 from tests.places.placed import BASE, Attempt, ClusterHome, Json, count_lines
 from tests.support import loops, processes
@@ -50,7 +49,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
             monkeypatch.setenv(name, text)
         yield made
         pids = [*made["n1"].pids(), *made["n2"].pids(), *made.pids()]
-    assert [pid for pid in pids if sessions.start_time(pid) is not None] == []
+    assert [pid for pid in pids if processes.alive(pid)] == []
 
 
 class Home(ClusterHome):

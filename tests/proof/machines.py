@@ -49,10 +49,10 @@ from tests.proof.machines_rig import (
     evidence,
     judged,
     pause,
-    send,
     until,
 )
 from tests.support.hosts import Hosts, only
+from tests.support.processes import send
 
 JOBS = 3
 """Cases side by side: they mostly wait."""
@@ -156,6 +156,15 @@ def _found(world: World, victim: Beat, name: str) -> list[int]:
     return pids
 
 
+def _begun(world: World, at: float) -> Beat:
+    """Start the fleet; return the first beat on n1 at this time of its task, once all run."""
+    world.start(*ON)
+    victim = world.first_beat()
+    world.all_beat()
+    pause(max(0.0, victim.at + at - time.time()))
+    return victim
+
+
 def killed(
     world: World,
     name: str,
@@ -164,10 +173,7 @@ def killed(
     again: frozenset[str] = NOBODY,
 ) -> Expected:
     """Kill something at this time of a task on n1; ``on``: of the next start, if there is one."""
-    world.start(*ON)
-    victim = world.first_beat()
-    world.all_beat()
-    pause(max(0.0, victim.at + at - time.time()))
+    victim = _begun(world, at)
     pids = _found(world, victim, name)
     if name == "all of home":
         world.kill_home()
@@ -198,10 +204,7 @@ def killed_with_head(world: World) -> Expected:
 
 def stopped(world: World, name: str, at: float, again: frozenset[str]) -> Expected:
     """Stop something for longer than a lease, and let it go on."""
-    world.start(*ON)
-    victim = world.first_beat()
-    world.all_beat()
-    pause(max(0.0, victim.at + at - time.time()))
+    victim = _begun(world, at)
     pids = _found(world, victim, name)
     send(pids, signal.SIGSTOP)
     try:
@@ -254,10 +257,7 @@ def _stops(targets: Mapping[str, Target]) -> list[Case]:
 
 def silent(world: World, seconds: float, at: float, name: str = "") -> Expected:
     """Cut n1 off for a time, in which one holder of an attempt there may be stopped."""
-    world.start(*ON)
-    victim = world.first_beat()
-    world.all_beat()
-    pause(max(0.0, victim.at + at - time.time()))
+    victim = _begun(world, at)
     pids = _found(world, victim, name) if name else []
     send(pids, signal.SIGSTOP)
     try:
@@ -289,10 +289,7 @@ def all_silent(world: World, seconds: float) -> Expected:
 
 def restarted(world: World, at: float, *, quiet: bool, seconds: float = 0.0) -> Expected:
     """Restart n1. ``seconds``: how long it is off."""
-    world.start(*ON)
-    victim = world.first_beat()
-    world.all_beat()
-    pause(max(0.0, victim.at + at - time.time()))
+    _begun(world, at)
     world.tell("n1 is killed")
     world.hosts["n1"].kill(quiet=quiet)
     pause(seconds)

@@ -29,6 +29,7 @@ import pytest
 
 from tests.proof import machines_rig as rig
 from tests.proof.machines_rig import Beat, Expected, Interrupted, World
+from tests.support import processes
 from tests.support.hosts import Hosts
 from tests.support.repository import git
 
@@ -114,7 +115,7 @@ class Chaos(World):
             if pids := self._pids(kind, name):
                 pid = self._chance.choice(pids)
                 self._count(kind, f"{pid} of {name}")
-                rig.send([pid], signal.SIGKILL)
+                processes.send([pid], signal.SIGKILL)
         elif name not in self._mend_at and len(self._mend_at) < 2:  # A start must reach one.
             seconds = self._chance.uniform(2.0, 20.0)
             self._count(kind, f"{name} for {seconds:.1f} s")
@@ -123,14 +124,14 @@ class Chaos(World):
 
     def _pids(self, kind: str, name: str) -> list[int]:
         if kind == "guard":
-            return [p for p in self.hosts[name].pids() if "serve" in rig._words(p)]
+            return [p for p in self.hosts[name].pids() if "serve" in processes.words(p)]
         if kind != "step":
             return {"relay": self.relays, "ssh": self.engines, "line": self.lines}[kind](name)
         placed = {each["request_id"] for each in self.journal("leased")}
         newest = {each["worker_id"]: each["request_id"] for each in self.journal("started")}
         busy = {worker for worker, request in newest.items() if request in placed}
         workers = {int(e["pid"]) for e in self.journal("worker_started") if e["worker_id"] in busy}
-        return [pid for pid in self.at_home() if rig._parent(pid) in workers]
+        return [pid for pid in self.at_home() if processes.parent(pid) in workers]
 
     def _count(self, kind: str, whom: str) -> None:
         self.faults[kind] += 1

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from beads_workers.core.base.limits import AWAY_MARGIN_SECONDS
 from tests.support.embedded import EmbeddedProject
 from tests.support.hosts import Host, Hosts
+from tests.support.processes import command, parent, read, send, words
 from tests.support.repository import IDENTITY, git, make_repository
 from tests.support.trust import TRUSTED
 
@@ -90,37 +91,12 @@ def until(
 # --- processes -----------------------------------------------------------------------------------
 
 
-def _read(pid: int | str, name: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""
-
-
-def _words(pid: int) -> list[str]:
-    return os.fsdecode(_read(pid, "cmdline")).split("\0")
-
-
-def _parent(pid: int) -> int:
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
-    return int(fields[1]) if fields else 0
-
-
 def _below(pids: list[int]) -> list[int]:
     """Return these processes and their descendants."""
     found = list(pids)
     for pid in found:
-        found += map(int, _read(pid, f"task/{pid}/children").split())
+        found += map(int, read(pid, f"task/{pid}/children").split())
     return found
-
-
-def send(pids: list[int], number: int) -> None:
-    """Send a signal to all of these that live."""
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass
 
 
 class Watch(threading.Thread):
@@ -138,7 +114,7 @@ class Watch(threading.Thread):
             now = time.time()
             for name in os.listdir("/proc"):  # noqa: PTH208 - all the time
                 if name.isdigit():
-                    for word in _read(name, "environ").split(b"\0"):
+                    for word in read(name, "environ").split(b"\0"):
                         if word.startswith(b"BW_AWAY="):
                             nonce = word[8:].decode(errors="replace")
                             self.seen[nonce] = (self.seen.get(nonce, (now, now))[0], now)
@@ -388,7 +364,7 @@ class World:
         """Return all processes at home, of all starts."""
         mark = os.fsencode(f"HOME={self.home}")
         pids = [int(each) for each in os.listdir("/proc") if each.isdigit()]  # noqa: PTH208
-        return [pid for pid in pids if mark in _read(pid, "environ").split(b"\0")]
+        return [pid for pid in pids if mark in read(pid, "environ").split(b"\0")]
 
     def kill_home(self) -> None:
         """Kill all of home at once: the orchestrator first, or it sees the others die and stops."""
@@ -417,8 +393,8 @@ class World:
         return [
             pid
             for pid in self.at_home()
-            if "beads_workers.places.line" in _words(pid)
-            and mark in _read(pid, "environ").split(b"\0")
+            if "beads_workers.places.line" in words(pid)
+            and mark in read(pid, "environ").split(b"\0")
         ]
 
     def worker(self, victim: Beat) -> list[int]:
@@ -435,32 +411,32 @@ class World:
         """Return home's ``ssh`` to a host, or another of the programs that lead there."""
         mark = self.reach.programs[name]
         below = _below(self.lines(host))[1:]
-        return [pid for pid in below if mark in " ".join(_words(pid)[:5])]
+        return [pid for pid in below if mark in " ".join(words(pid)[:5])]
 
     def guards(self, victim: Beat) -> tuple[list[int], list[int]]:
         """Return the outer process and the guard of an attempt, a list of one each."""
         pids = [p for p in self.hosts[victim.host].pids() if _serves(p, victim.nonce)]
-        outer = [pid for pid in pids if _parent(pid) not in pids]
+        outer = [pid for pid in pids if parent(pid) not in pids]
         return outer, [pid for pid in pids if pid not in outer]
 
     def workers_there(self, victim: Beat) -> list[int]:
         """Return the two processes of an attempt's worker on its host, the parent first."""
         guard = self.guards(victim)[1]
-        return [pid for pid in _below(guard)[1:] if "beads_workers.places.host" in _words(pid)]
+        return [pid for pid in _below(guard)[1:] if "beads_workers.places.host" in words(pid)]
 
     def relays(self, host: str = "n1") -> list[int]:
         """Return the sessions of sshd on a host, with all below but guards and attempts."""
         pids = self.hosts[host].pids()
-        sessions = [p for p in pids if re.match(r"sshd(-session)?: .*notty", " ".join(_words(p)))]
-        return [p for p in _below(sessions) if "serve" not in _words(p) and not _is_away(p)]
+        sessions = [p for p in pids if re.match(r"sshd(-session)?: .*notty", command(p))]
+        return [p for p in _below(sessions) if "serve" not in words(p) and not _is_away(p)]
 
     def left_there(self, host: Host) -> list[str]:
         """Return the processes of a host that belong to no daemon of its own."""
         found = []
         for pid in host.pids():
-            words = " ".join(_words(pid)).strip()
-            if words and not self.reach.is_daemon(words):
-                found.append(f"{pid} {words[:160]}")
+            said = command(pid).strip()
+            if said and not self.reach.is_daemon(said):
+                found.append(f"{pid} {said[:160]}")
         return found
 
 
@@ -475,12 +451,12 @@ def _split(words: list[str]) -> list[str]:
 
 
 def _serves(pid: int, nonce: str) -> bool:
-    words = _words(pid)
-    return "serve" in words and nonce in words
+    found = words(pid)
+    return "serve" in found and nonce in found
 
 
 def _is_away(pid: int) -> bool:
-    return any(word.startswith(b"BW_AWAY=") for word in _read(pid, "environ").split(b"\0"))
+    return any(word.startswith(b"BW_AWAY=") for word in read(pid, "environ").split(b"\0"))
 
 
 # --- what must hold ------------------------------------------------------------------------------
@@ -577,7 +553,7 @@ def _left(world: World) -> Iterator[str]:
     try:
         until(lambda: not world.at_home(), "", 15.0, 0.3)
     except AssertionError:
-        left = (" ".join(_words(pid))[:160] for pid in world.at_home())
+        left = (command(pid)[:160] for pid in world.at_home())
         yield f"left at home: {'; '.join(left)}"
 
 

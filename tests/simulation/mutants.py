@@ -124,7 +124,7 @@ class SendsAnything(Orchestrator):
     def __init__(self, *args, **named) -> None:  # type: ignore
         super().__init__(*args, **named)
         next_to_begin = self._parts.tasks.next_to_begin
-        self._parts.tasks.next_to_begin = lambda wants=None: next_to_begin()  # type: ignore
+        self._parts.tasks.next_to_begin = lambda wants, *a: next_to_begin(None, *a)  # type: ignore
 
 
 class SendsAll(Orchestrator):
@@ -466,12 +466,12 @@ MUTANTS = {
         (5,), seed=1, plant=unwritten(journal._FIELDS, Finished, "charged")
     ),
     "lease-forgotten": Mutant(
-        (1,), seed=1, away=True, plant=instead(Away, "is_at_large", lambda *_: False)
+        (1,), seed=4, away=True, plant=instead(Away, "is_expected", lambda *_: False)
     ),
     "lease-too-short": Mutant(
         (1,), seed=14, away=True, plant=instead(Away, "seconds", lambda *_: 5.0)
     ),
-    "guard-without-a-lease": Mutant((1,), seed=86, away=True, guards_forget_leases=True),
+    "guard-without-a-lease": Mutant((1,), seed=185, away=True, guards_forget_leases=True),
     "begun-before-it-is-on-disk": Mutant((1, 3), away=True, begins_unsynced=True),
     "loses-answers": Mutant((11,), push=True, kind="rrq", loses_answers=True),
 }

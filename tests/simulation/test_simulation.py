@@ -16,48 +16,42 @@ SEEDS_MAX = 120
 """In so many worlds every planted bug shows itself; most do in the first."""
 
 
+def _holds(options: Options, *kind: str) -> None:
+    """Run a world; ``kind``: the words of ``scripts/simulate`` for its options."""
+    outcome = run_seed(options)
+    again = " ".join(("scripts/simulate", *kind, "--seed", str(options.seed), "--verbose"))
+    assert not outcome.violation, f"{again}\n{outcome.violation}"
+    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+
+
 @pytest.mark.share(6)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_invariants_hold_whatever_goes_wrong(seed: int) -> None:
-    outcome = run_seed(Options(seed))
-    assert not outcome.violation, f"scripts/simulate --seed {seed} --verbose\n{outcome.violation}"
-    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+    _holds(Options(seed))
 
 
 @pytest.mark.share(6)
 @pytest.mark.parametrize("seed", range(6 if PUSHES else 0))
 def test_whoever_sends_work_gets_one_answer_whatever_goes_wrong(seed: int) -> None:
-    outcome = run_seed(Options(seed, push=True))
-    again = f"scripts/simulate --push --seed {seed} --verbose"
-    assert not outcome.violation, f"{again}\n{outcome.violation}"
-    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+    _holds(Options(seed, push=True), "--push")
 
 
 @pytest.mark.share(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_agents_are_left_alone_whatever_goes_wrong(seed: int) -> None:
-    outcome = run_seed(Options(seed, agents=True))
-    again = f"scripts/simulate --agents --seed {seed} --verbose"
-    assert not outcome.violation, f"{again}\n{outcome.violation}"
-    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+    _holds(Options(seed, agents=True), "--agents")
 
 
 @pytest.mark.share(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_closed_means_landed_whatever_goes_wrong(seed: int) -> None:
-    outcome = run_seed(Options(seed, landing=True))
-    again = f"scripts/simulate --landing --seed {seed} --verbose"
-    assert not outcome.violation, f"{again}\n{outcome.violation}"
-    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+    _holds(Options(seed, landing=True), "--landing")
 
 
 @pytest.mark.share(6)
 @pytest.mark.parametrize("seed", range(6))
 def test_no_two_attempts_live_at_once_whatever_goes_wrong(seed: int) -> None:
-    outcome = run_seed(Options(seed, away=True))
-    again = f"scripts/simulate --away --seed {seed} --verbose"
-    assert not outcome.violation, f"{again}\n{outcome.violation}"
-    assert outcome.faults.total() > 50 and outcome.closed > 5, "a world in which little happens"
+    _holds(Options(seed, away=True), "--away")
 
 
 @pytest.mark.share(6)

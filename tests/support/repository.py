@@ -24,14 +24,17 @@ IDENTITY = {
 """For the environment of whatever commits: nobody's own configuration takes part."""
 
 
-def git(folder: Path, *arguments: str, check: bool = True) -> str:
-    """What git prints there, without the last line's end; bytes that are no UTF-8 as surrogates."""
+def git(folder: Path, *arguments: str, check: bool = True, given: str = "") -> str:
+    """What git prints there, without the last line's end; bytes that are no UTF-8 as surrogates.
+
+    ``given``: its stdin.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     done = subprocess.run(
         ["git", *arguments],
         cwd=folder,
         env=kept | IDENTITY,
-        stdin=subprocess.DEVNULL,
+        input=given,
         capture_output=True,
         encoding="utf-8",
         errors="surrogateescape",

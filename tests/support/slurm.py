@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.hosts import PATH, PATIENCE_SECONDS, Hosts
-from tests.support.processes import send
+from tests.support.processes import read, send
 
 PROGRAMS = ("munged", "sbatch", "scancel", "setpriv", "slurmctld", "slurmd", "squeue", "srun")
 CPUS = 4
@@ -138,8 +138,7 @@ class Cluster(Hosts):
 
     def slurmd(self, name: str) -> list[int]:
         """Return the pids of the node's daemon; those of the jobs are ``slurmstepd``."""
-        pids = self[name].pids()
-        return [p for p in pids if _text(Path(f"/proc/{p}/comm")).strip() == "slurmd"]
+        return [pid for pid in self[name].pids() if read(pid, "comm") == b"slurmd\n"]
 
     def start_slurmd(self, name: str) -> None:
         """Start the daemon of a node; the controller hears of it a moment later."""
