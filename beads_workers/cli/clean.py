@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
-from beads_workers.core.base.text import printable
+from beads_workers.core.base.text import printable, size
+from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.removal import CleanupResult
 
 # --- worktree text -------------------------------------------------------------------------------
@@ -47,6 +49,11 @@ def _rows_of_removed(stay: dict[Path, str]) -> list[dict[str, object]]:
     return [{**unknown, "path": str(path), "reasons": [why]} for path, why in stay.items()]
 
 
+def _host_text(row: Mapping[str, Any]) -> str:
+    why = f": {'; '.join(row['reasons'])}" if row["reasons"] else f" ({size(row['bytes'])})"
+    return printable(f"{row['path']} on {row['host']}{why}")
+
+
 # --- clean ---------------------------------------------------------------------------------------
 # ``clean``: remove what old runs left, but nothing alive, pending or remembered.
 
@@ -73,13 +80,11 @@ def clean(
 ) -> None:
     """Remove what old runs left: logs, sockets, worktrees without work, a live page.
 
-    Never what is alive, pending, or holds work.
+    Also what hosts over ssh keep of them. Never what is alive, pending, or holds work.
     """
-    from beads_workers.core.base.text import printable, size
     from beads_workers.landing.gate import clean_gates, clean_landing_folders, common_directory
     from beads_workers.runtime import live_page
     from beads_workers.runtime.retention import Keep, disposable, remove
-    from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.runtime.sockets import dead_sockets
     from beads_workers.worktrees.git import unlock_all
     from beads_workers.worktrees.records import Records
@@ -97,7 +102,8 @@ def clean(
     locks = unlock_all(str(common), dry_run=dry_run) if common is not None else []
     set_aside = given_up(records)
     stay = {} if dry_run else delete_all(records)
-    # Before the runs: worktrees need the records in the runs' folders.
+    # Before the runs: their folders have the records of worktrees, and name the hosts.
+    hosts = _clean_hosts(directory, dry_run=dry_run)
     worktrees = list(clean_worktrees(directory.root, dry_run=dry_run))
     gates = clean_gates(common, dry_run=dry_run) if common is not None else []
     left = clean_landing_folders(dry_run=dry_run)
@@ -116,17 +122,28 @@ def clean(
         found += [str(folder) for folder, _ in left]
         rows = [worktree_json(looked) for looked in worktrees] + _rows_of_removed(stay)
         removed = [] if dry_run else found
-        print(json.dumps({"removed": removed, "found": found, "worktrees": rows}))
+        shown = {"removed": removed, "found": found, "worktrees": rows, "hosts": hosts}
+        print(json.dumps(shown))
         return
     found += [f"the live page of the last run (pid {page.pid})"] if page is not None else []
     found += [text for looked in gone if (text := removed_text(looked))]
     found += [f"{folder} ({size(count)}), whose repository is gone" for folder, count in left]
+    found += [_host_text(row) for row in hosts if row["bytes"] and not row["reasons"]]
     for name in found:
         print(f"{'would remove' if dry_run else 'removed'} {printable(name)}")
-    for looked in worktrees:
-        if looked.kept_because:
-            print(f"{'would keep' if dry_run else 'kept'} {kept_text(looked)}")
+    kept = [kept_text(looked) for looked in worktrees if looked.kept_because]
+    for name in kept + [_host_text(row) for row in hosts if row["reasons"]]:
+        print(f"{'would keep' if dry_run else 'kept'} {name}")
     for path, why in stay.items():
         print(f"kept {printable(f'removed worktree {path}: {why}')}")
     if not found:
         print("nothing to clean")
+
+
+def _clean_hosts(directory: RunDirectory, *, dry_run: bool) -> list[dict[str, Any]]:
+    from beads_workers import registry
+    from beads_workers.runtime.places import lines_of_runs
+
+    lines = lines_of_runs(directory)
+    probe = registry.service("hosts") if lines else None
+    return [] if probe is None else list(probe.clean(directory, lines, dry_run=dry_run))

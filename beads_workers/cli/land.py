@@ -118,9 +118,15 @@ def land(
 
 
 def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
-    """List the branches that earlier runs left, in the order in which they land."""
+    """List the branches that earlier runs left, in the order in which they land.
+
+    Attempts that other machines have are named, too.
+    """
+    from beads_workers import registry
     from beads_workers.agents.planted import WATCHED
     from beads_workers.landing.left_branches import left_branches, states
+    from beads_workers.runtime.places import lines_of_runs
+    from beads_workers.runtime.run_directory import RunDirectory
     from beads_workers.worktrees.reuse import kept
 
     directory = find_state_directory(state_dir)
@@ -128,7 +134,12 @@ def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
     repository = _repository(settings)
     rows = states(repository, left_branches(directory, repository), WATCHED)
     staying = [record.path for record in kept(settings.worktrees)]
-    _show(rows, as_json=as_json, refused=_refused(directory), staying=staying)
+    lines = lines_of_runs(RunDirectory(directory))
+    probe = registry.service("hosts") if lines else None
+    away, silent = probe.attempts(lines) if probe is not None else ([], {})
+    for host, why in silent.items():
+        print(printable(f"{host}: {why}"), file=sys.stderr)
+    _show(rows, as_json=as_json, refused=_refused(directory), staying=staying, away=away)
 
 
 def undo(
@@ -499,11 +510,16 @@ def _without(quarantined: Mapping[str, str], found: Iterable[Any]) -> Iterator[A
 
 
 def _show(
-    rows: list[Any], *, as_json: bool, refused: Mapping[str, str], staying: Sequence[str] = ()
+    rows: list[Any],
+    *,
+    as_json: bool,
+    refused: Mapping[str, str],
+    staying: Sequence[str] = (),
+    away: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     if as_json:
         branches = [_json(row, refused) for row in rows]
-        print(json.dumps({"branches": branches, "staying": [*staying]}))
+        print(json.dumps({"branches": branches, "staying": [*staying], "away": [*away]}))
         return
     for place, row in enumerate(rows, 1):
         issue = printable(row.left.add.issue_id)
@@ -516,6 +532,9 @@ def _show(
             print(printable(f"     {OBEYED}: {some(row.watched)}"))
     if not rows:
         print("no branches")
+    for row in away:
+        state = "has ended; the next start takes its result" if row["ended"] else "is at work"
+        print(printable(f"{row['issue_id']} {state} (on {row['host']})"))
     if staying:
         what = counted(len(staying), "worktree")
         shown = printable(some([Path(path).name for path in staying]))

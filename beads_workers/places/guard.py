@@ -410,6 +410,8 @@ class Relay:
     - ``hello``: ``{"programs": [name, ...]}``; answered by what this host has.
     - ``serve``: ``[ID, NONCE]``; starts a guard, and is answered by it.
     - ``found``: answered by ``[[ID, NONCE, lives, begun, ended], ...]``.
+    - ``clean``: answered by the bytes that are kept for later attempts; if true, they are removed.
+      Refused while an attempt is here.
     - ``have``: a SHA-256; answered by whether the parcel is here.
     - ``store``: a SHA-256 with ``at``, ``data`` and ``last``; stores a piece of a parcel.
 
@@ -477,6 +479,8 @@ class Relay:
             looks = [look(path) for path in self.attempts.iterdir() if NONCE.fullmatch(path.name)]
             keys = ("id", "nonce", "lives", "begun", "ended")
             return {"found": [[{"lives": False, **each}[key] for key in keys] for each in looks]}
+        if "clean" in word:
+            return {"clean": self.clean(remove=word["clean"] is True)}
         if "have" in word:
             return {"have": (self.parcels / checked(SHA256, word["have"])).is_file()}
         if "store" in word:
@@ -542,6 +546,15 @@ class Relay:
             return {**known, **read_files(folder, word)}
         except FAILURES as error:
             return {**known, "why": reason(error)}
+
+    def clean(self, *, remove: bool) -> int:
+        """Return the size of this fleet's folder, and remove it; raises ``RefusedWord``."""
+        if here := [look(path)["id"] for path in self.attempts.iterdir()]:
+            raise RefusedWord(f"it has attempts: {', '.join(map(str, here[:3]))}")
+        kept = sum(path.lstat().st_size for path in self.base.rglob("*") if not path.is_dir())
+        if remove:
+            shutil.rmtree(self.base)
+        return kept
 
     def store(self, word: Json) -> Json:
         """Write a piece of a parcel; check the whole after the last one. Raises ``RefusedWord``."""

@@ -74,6 +74,7 @@ class Lacking(Exception):
 
 NONSENSE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 """What comes of an answer that is not of a guard: a host is not trusted."""
+NO_SENSE = "it answers nothing that makes sense"
 
 
 class Engine(Protocol):
@@ -196,7 +197,7 @@ class HostLine:
             except Lacking as error:
                 why, most = str(error), LACKING_SECONDS_MAX
             except NONSENSE:
-                why, most = "it answers nothing that makes sense", LACKING_SECONDS_MAX
+                why, most = NO_SENSE, LACKING_SECONDS_MAX
             except (OSError, Unreached, TimeoutError) as error:
                 why, most = str(error) or "it does not answer", AGAIN_SECONDS_MAX
             again = 0.5 if was_reached else again

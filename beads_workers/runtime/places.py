@@ -6,6 +6,7 @@ import json
 import os
 import selectors
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from beads_workers.runtime import side_programs
 from beads_workers.runtime.attempt_channel import answered
 from beads_workers.runtime.processes import say
 from beads_workers.runtime.result_spool import spool_result
-from beads_workers.runtime.run_directory import host_name
+from beads_workers.runtime.run_directory import RunDirectory, host_name
 
 MODULE = "beads_workers.places.line"
 GIT = "git"
@@ -77,6 +78,17 @@ def line_settings(
         tuple(programs) if work.command is None else (),
         worktrees is not None,
     )
+
+
+def lines_of_runs(directory: RunDirectory) -> list[LineSettings]:
+    """Return the lines to the places of all runs that are remembered; nothing is needed there."""
+    found = {}
+    for run_id in directory.run_ids():
+        if (settings := directory.read_settings(run_id)) is not None:
+            for place in settings.places:
+                told = line_settings(settings, place, directory.run(run_id), "")
+                found[told.fleet, place.name] = replace(told, programs=(), needs_git=False)
+    return list(found.values())
 
 
 class PlaceProcesses:

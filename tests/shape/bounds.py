@@ -36,26 +36,26 @@ BUDGET: Mapping[str, int] = {
     "agents": 2541,
     "attempts": 2517,
     "chaos": 1238,
-    "checks": 4595,
-    "cli": 8354,
+    "checks": 4590,
+    "cli": 8382,
     "conformance": 2616,
-    "core": 13897,
-    "demo": 738,
+    "core": 13904,
+    "demo": 727,
     "executors": 766,
     "integrations": 10467,
     "landing": 4271,
-    "places": 2377,
-    "runtime": 8696,
+    "places": 2428,
+    "runtime": 8717,
     "trackers": 3378,
     "ui": 7876,
     "views": 517,
-    "worktrees": 3621,
+    "worktrees": 3607,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 79_329
+GRANTED = 79_406
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
-goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 684 more, 114
+goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own."""
 
 
@@ -86,7 +86,7 @@ BOUNDS = {
     # their files: 19, and 23 processes of git for an issue instead of 36.
     # An attempt may be with a lease: four questions at its beginning and its end.
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
-    "life_functions": Bound(1821, slack=14),
+    "life_functions": Bound(1828, slack=14),
     "life_files": Bound(199),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
@@ -102,14 +102,14 @@ BOUNDS = {
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190.
-    "functions": Bound(7130, slack=30),
+    "functions": Bound(7137, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(295, slack=10),
+    "tiny_functions": Bound(296, slack=10),
     "repacking_calls": Bound(20),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1098, slack=10),
+    "classes": Bound(1099, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
     "test_lines": Bound(131000, slack=1000),
 }
