@@ -16,6 +16,8 @@ from tests.support.bd import NEW, OLD
 
 RESUMES = 5.0
 """Seconds from the command to the attempt that goes on."""
+CALLS = 8.0
+"""The same, in times of the command itself, where the machine or the tracker is slow."""
 ASKS = (
     '[[stub: {how}]] [[stub when "call it FOO": write {n}.py "FOO"]]'
     ' [[stub when "Nobody answered": write {n}.py "none"]]'
@@ -40,7 +42,7 @@ def prove(size: int, folder: Path) -> list[Row]:
                 ]
             )
             place.start("-n", "4", "--agent", "claude,codex", "--poll", "0.3s", "--verify", "true")
-            waits = _answer_all(place, len(ISSUES) * times)
+            waits, call = _answer_all(place, len(ISSUES) * times)
             place.fleets[-1].call("stop")
             place.finish()
             ends = [row["outcome"] for row in place.ends()]
@@ -48,13 +50,14 @@ def prove(size: int, folder: Path) -> list[Row]:
             rows.equal(f"{name}: attempts", len(ends), 2 * len(waits))
             shown = f"{waits[len(waits) // 2]:.1f}"
             rows.count(f"{name}: seconds to the attempt, median of {len(waits)}", shown)
-            rows.at_most(f"{name}: the most", waits[-1], RESUMES, " s")
+            rows.at_most(f"{name}: the most", waits[-1], max(RESUMES, CALLS * call), " s")
     return rows.rows
 
 
-def _answer_all(place: Ground, count: int) -> list[float]:
-    """Answer each question once the tracker has all; the seconds to its attempt, sorted."""
-    fleet, waits = place.fleets[-1], list[float]()
+def _answer_all(place: Ground, count: int) -> tuple[list[float], float]:
+    """Answer each question once the tracker has all; the seconds to its attempt, sorted, and those
+    of the slowest command."""
+    fleet, waits, call = place.fleets[-1], list[float](), 0.0
 
     def parked() -> bool:
         return len([r for r in place.journal("settled") if r["action"] == "ask"]) == count
@@ -69,6 +72,7 @@ def _answer_all(place: Ground, count: int) -> list[float]:
 
         began = time.time()
         said = fleet.call("answer", issue_id, "call it FOO")
+        call = max(call, time.time() - began)
         assert said.returncode == 0, said.stderr
         assert wait_until(lambda begun=begun: bool(begun()), 60, f"{issue_id} goes on")
         waits.append(begun()[0] - began)
@@ -78,4 +82,4 @@ def _answer_all(place: Ground, count: int) -> list[float]:
         return len(closes) == count
 
     assert wait_until(done, 120, "all is done")
-    return sorted(waits)
+    return sorted(waits), call
