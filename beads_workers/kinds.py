@@ -78,6 +78,11 @@ class Capabilities:
     leases: bool = False
     # A worker may claim and close by itself.
     hand_over: bool = False
+    # What people ask for is written in their names, deletions too, and a claim names its holder;
+    # not so in a service that others run.
+    owned: bool = True
+    # An agent may close its issue by itself, in our name.
+    agents_close: bool = True
     # Work arrives by itself, through an ingress.
     push: bool = False
     # Other processes can read the issues (``why``, ``list``, ``show``).

@@ -21,6 +21,7 @@ KINDS: dict[str, str] = {
     "rrq": "beads_workers.integrations.rrq:KIND",
     "hero": "beads_workers.integrations.hero:KIND",
     "dispatcherd": "beads_workers.integrations.dispatcherd:KIND",
+    "forge": "beads_workers.integrations.forge:KIND",
 }
 """Name of a kind -> ``module:ATTRIBUTE`` of its ``SourceKind``."""
 

@@ -32,6 +32,7 @@ def test_a_look_shows_issues_and_who_holds_them_and_leaves_them_alone(
     assert tracker.read(free) == ("open", NOBODY)
 
 
+@needs("owned")
 def test_what_is_in_progress_elsewhere_is_named_whoever_holds_it(
     tracker: Tracker, source: Source
 ) -> None:

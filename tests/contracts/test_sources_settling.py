@@ -7,7 +7,7 @@ import pytest
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement, Source
 from tests.contracts.pull_sources import STRANGER, THEM, US, MakeSource, settled, taken
-from tests.contracts.trackers import NOBODY, Tracker
+from tests.contracts.trackers import NOBODY, Tracker, needs
 
 pytestmark = pytest.mark.daily(3)
 
@@ -66,6 +66,7 @@ def test_what_is_quarantined_stays_out_until_it_is_reopened(
     assert taken(source) == [held]
 
 
+@needs("hand_over")
 def test_after_a_hand_over_the_issue_can_still_be_closed(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
@@ -75,6 +76,7 @@ def test_after_a_hand_over_the_issue_can_still_be_closed(
     assert tracker.read(held)[0] == "closed"
 
 
+@needs("hand_over")
 def test_after_a_hand_over_the_issue_can_still_be_requeued(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
@@ -85,6 +87,7 @@ def test_after_a_hand_over_the_issue_can_still_be_requeued(
     assert tracker.read(held) == ("open", NOBODY)
 
 
+@needs("hand_over")
 def test_what_a_stranger_claimed_after_a_hand_over_is_left_alone(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
@@ -106,6 +109,7 @@ def test_what_its_worker_closed_counts_as_done(tracker: Tracker, source: Source)
     assert [now[key][0] for key in keys] == ["closed"] * len(keys)
 
 
+@needs("agents_close")
 def test_what_an_agent_that_failed_closed_by_itself_is_opened_again(
     tracker: Tracker, source: Source
 ) -> None:
@@ -135,6 +139,7 @@ def test_what_a_person_takes_back_is_opened_again_whoever_closed_it(
     assert taken(source) == [held]
 
 
+@needs("agents_close")
 def test_what_an_agent_that_succeeded_closed_by_itself_has_our_reason(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
@@ -146,6 +151,7 @@ def test_what_an_agent_that_succeeded_closed_by_itself_has_our_reason(
     assert "all done" not in tracker.notes(held)
 
 
+@needs("agents_close")
 def test_what_the_agent_of_a_crashed_run_closed_by_itself_is_opened_again(
     tracker: Tracker, source: Source
 ) -> None:
@@ -313,6 +319,7 @@ def test_recovery_reopens_what_was_handed_over_before_it_was_quarantined_and_tak
     assert [now[key] for key in keys] == [("open", NOBODY)] * 3
 
 
+@needs("agents_close")
 def test_recovery_undoes_what_agents_have_closed_that_were_not_done(
     tracker: Tracker, source_of: MakeSource
 ) -> None:
@@ -343,6 +350,7 @@ def test_recovery_leaves_alone_what_a_worker_of_somebody_else_still_has(
     assert now[other] == ("open", NOBODY)
 
 
+@needs("hand_over")
 def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSource) -> None:
     closed, begun = tracker.create("closed"), tracker.create("begun")
     dead = source_of(US)
@@ -358,6 +366,7 @@ def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSo
     assert tracker.read(begun) == ("open", NOBODY)
 
 
+@needs("owned")
 def test_recovery_does_not_touch_a_run_with_a_longer_name(
     tracker: Tracker, source_of: MakeSource
 ) -> None:

@@ -16,7 +16,7 @@ from beads_workers.core.base.model import Filters, IssueId
 from beads_workers.core.base.ready import BLOCKS, PARENT_CHILD
 from beads_workers.core.base.source import Source
 from beads_workers.kinds import Capabilities
-from beads_workers.registry import kind_of
+from beads_workers.registry import kind_of, kinds
 from beads_workers.trackers.issue import Dependency, TrackerIssue
 from beads_workers.trackers.sqlite.exchange import write_issues
 from beads_workers.trackers.sqlite.source import SqliteSource
@@ -259,3 +259,14 @@ TRACKERS: dict[str, Callable[[Path], Tracker]] = {
     "bd-1.3.0": new_project,
     "github": GitHub,
 }
+
+
+def _gitea(folder: Path) -> Tracker:
+    from tests.integrations.forge.tracker import GiteaTracker
+
+    return GiteaTracker(folder)
+
+
+for kind in kinds():
+    if kind.name == "forge":  # It may be left out of an installation.
+        TRACKERS["gitea"], CAPABILITIES["gitea"] = _gitea, kind.capabilities

@@ -1,0 +1,37 @@
+"""Issues of a forge as a kind of source: GitHub, Gitea and Forgejo."""
+
+from __future__ import annotations
+
+from beads_workers.core.base.source import Source
+from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
+
+PREFIXES = ("github:", "gitea:", "forge:")
+FORMS = ("github:OWNER/REPO", "gitea:https://HOST/OWNER/REPO", "forge:")
+
+
+def _open(opening: Opening) -> Source:
+    from beads_workers.integrations.forge.opening import open_forge
+    from beads_workers.integrations.forge.source import ForgeSource
+
+    settings, options = opening.settings, opening.settings.source_options
+    return ForgeSource(
+        open_forge(options),
+        texts_from=options.get("from", "writers"),
+        trusted=options.get("trusted", ()),
+        actor=opening.actor,
+        filters=settings.filters,
+        listed_max=opening.listed_max,
+    )
+
+
+KIND = SourceKind(
+    name="forge",
+    called="the forge",
+    open=_open,
+    capabilities=Capabilities(dependencies=True, owned=False, agents_close=False),
+    prefixes=PREFIXES,
+    forms=FORMS,
+    named=False,
+    locate=Late("beads_workers.integrations.forge.place:locate"),
+    checks=Late("beads_workers.checks.tracker:tracker"),
+)

@@ -1,0 +1,56 @@
+"""Hidden marks in comments, by which a fleet knows its own; and texts of agents that do nothing.
+
+A mark counts only in a comment by our own login: everybody else's copy of it is text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+
+from beads_workers.integrations.forge.api import ForgeComment
+
+CLAIM, DONE, NOTE, QUESTION = "claim", "done", "note", "question"
+_MARK = re.compile(r"<!-- beads-workers ([a-z]+) ([0-9a-f]{20}) -->")
+_BREAK = "\u200b"
+"""Of no width: words that a forge obeys are no such words with one inside."""
+_OBEYED = (
+    (re.compile(r"<!--"), f"<{_BREAK}!--"),
+    (re.compile(r"@(?=[\w-])"), f"@{_BREAK}"),
+    (re.compile(r"#(?=\d)"), f"#{_BREAK}"),
+    (re.compile(r"(?i)\b(gh-)(?=\d)"), rf"\1{_BREAK}"),
+    (re.compile(r"(?i)(/(?:issues|pull|pulls|merge_requests)/)(?=\d)"), rf"\1{_BREAK}"),
+    (re.compile(r"(?m)^(\s*)/(?=\w)"), rf"\1{_BREAK}/"),
+    (re.compile(r"(?im)^([ \t]*(?:fix|close|resolve)\w*)(?=:)"), rf"\1{_BREAK}"),
+)
+TEXT_CHARS_MAX = 20_000
+
+
+def name_of(actor: str) -> str:
+    """Return what a mark says of a run: neither its machine nor its name."""
+    return sha256(actor.encode()).hexdigest()[:20]
+
+
+def marked(kind: str, actor: str, text: str) -> str:
+    """Return a comment with a mark."""
+    return f"{text.rstrip()}\n\n<!-- beads-workers {kind} {name_of(actor)} -->"
+
+
+def mark_of(comment: ForgeComment, login: str) -> tuple[str, str]:
+    """Return kind and run of a comment of ours; two empty texts for all others."""
+    found = _MARK.findall(comment.text) if comment.author == login else []
+    return found[-1] if found else ("", "")
+
+
+def of_kind(comments: Iterable[ForgeComment], login: str, kind: str) -> list[ForgeComment]:
+    """Return our comments with marks of a kind, oldest first."""
+    found = [each for each in comments if mark_of(each, login)[0] == kind]
+    return sorted(found, key=lambda each: each.comment_id)
+
+
+def defused(text: str) -> str:
+    """Return a text in which nothing is a mention, a link to an issue, a command or a mark."""
+    for pattern, by in _OBEYED:
+        text = pattern.sub(by, text)
+    return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}..."

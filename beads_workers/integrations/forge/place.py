@@ -1,0 +1,100 @@
+"""Which repository is meant: ``github:OWNER/NAME``, ``gitea:URL``, or that of the remote."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from beads_workers.core.base.source import SourceError
+from beads_workers.integrations.forge import FORMS
+from beads_workers.integrations.forge.api import Repository
+from beads_workers.kinds import Located
+
+GITHUB, GITEA = "github", "gitea"
+_PAIR = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?")
+_URL = re.compile(
+    r"(https?)://(?:[^@/\s]*@)?([A-Za-z0-9.-]+(?::\d+)?)((?:/[\w.-]+)*?)/([^/\s]+/[^/\s]+)"
+)
+_SSH = re.compile(r"(?:ssh://)?(?:[\w.-]+@)([A-Za-z0-9.-]+)(?::\d+(?=/))?[:/](?!/)(.+)")
+
+
+def locate(text: str, folder: Path) -> Located:
+    """Return where a ``--source`` leads; raise ``SourceError`` with the forms."""
+    project = _project(folder)
+    found = find(text, project)
+    place = _state() / found.url.partition("://")[2].replace(":", "_") / found.owner / found.name
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Located(place, project, options_of(found))
+
+
+def options_of(repository: Repository) -> dict[str, Any]:
+    """Return the options of a source."""
+    return {
+        "kind": repository.kind,
+        "url": repository.url,
+        "owner": repository.owner,
+        "name": repository.name,
+    }
+
+
+def find(text: str, project: Path, environ: Mapping[str, str] = os.environ) -> Repository:
+    """Return the repository that a text of ``--source`` means."""
+    kind, _, rest = text.partition(":")
+    if kind == "forge":
+        rest = rest or _remote(project)
+        kind = GITHUB if _host(rest) == "github.com" else GITEA
+    if kind == GITHUB:
+        pair = _PAIR.fullmatch(rest) or _PAIR.fullmatch(_path(rest))
+        host = _host(rest) or environ.get("GH_HOST") or "github.com"
+        if pair is not None:
+            return Repository(GITHUB, f"https://{host}", pair[1].lower(), pair[2].lower())
+    elif (match := _URL.fullmatch(rest)) is not None:
+        pair = _PAIR.fullmatch(match[4])
+        if pair is not None:
+            url = f"{match[1]}://{match[2].lower()}{match[3]}"
+            return Repository(GITEA, url, pair[1].lower(), pair[2].lower())
+    elif (ssh := _SSH.fullmatch(rest)) is not None and (pair := _PAIR.fullmatch(ssh[2])):
+        return Repository(GITEA, f"https://{ssh[1].lower()}", pair[1].lower(), pair[2].lower())
+    raise SourceError(f"{text!r} names no repository", f"{', '.join(FORMS)} are known")
+
+
+def _remote(project: Path) -> str:
+    words = ("git", "-C", str(project), "remote", "get-url", "origin")
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _host(text: str) -> str:
+    match = _URL.fullmatch(text) or None
+    if match is not None:
+        return match[2].lower()
+    ssh = _SSH.fullmatch(text)
+    return ssh[1].lower() if ssh is not None else ""
+
+
+def _path(text: str) -> str:
+    match = _URL.fullmatch(text)
+    if match is not None:
+        return match[4]
+    ssh = _SSH.fullmatch(text)
+    return ssh[2] if ssh is not None else ""
+
+
+def _project(folder: Path) -> Path:
+    """Return the top of the git repository, or the folder itself."""
+    for above in (folder, *folder.parents):
+        if (above / ".git").exists():
+            return above
+    return folder
+
+
+def _state() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
+    return Path(base) / "beads-workers/forges"

@@ -1,0 +1,516 @@
+"""Issues of a forge as a source: a claim is a comment with a mark, and labels show how it stands.
+
+Of two claims by our own login the one with the lower id holds, and each is read again before work
+begins and before it lands. Source: docs/FORGE.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from beads_workers.core.base import source
+from beads_workers.core.base.model import FLEETS, Filters, IssueId, Job, ListedIssue
+from beads_workers.core.base.ready import NO_WORK
+from beads_workers.integrations.forge import edits, marks, reading
+from beads_workers.integrations.forge.api import (
+    Forge,
+    ForgeComment,
+    ForgeError,
+    ForgeIssue,
+    Gone,
+    IssueChange,
+    Thread,
+)
+from beads_workers.integrations.forge.reading import BLOCKED, IN_PROGRESS, number_of
+from beads_workers.integrations.forge.trust import Trust
+from beads_workers.trackers import settlement_rules
+from beads_workers.trackers.issue import TrackerIssue, to_job, to_seen
+from beads_workers.trackers.settlement_rules import Ownership
+
+LOOK_SECONDS = 30.0
+"""Age up to which the list of issues serves."""
+WHOLE_SECONDS = 900.0
+"""Time after which all open issues are listed anew, instead of what has changed."""
+ELSEWHERE = f"{FLEETS}elsewhere/"
+"""Begins the holder of a claim that is not ours: a mark does not say whose it is."""
+WORKING = "A fleet of agents works on this issue."
+WRITTEN = {
+    source.Action.CLOSE: marks.DONE,
+    source.Action.QUARANTINE: marks.NOTE,
+    source.Action.SHELVE: marks.NOTE,
+    source.Action.ASK: marks.QUESTION,
+}
+
+
+@dataclass(slots=True)
+class Seen:
+    """The state of an issue, as its conversation tells it. ``claim``: our comment, if any."""
+
+    thread: Thread
+    ownership: Ownership
+    claim: ForgeComment | None
+
+
+class ForgeSource:
+    """See ``core.base.source.Source``."""
+
+    name = "forge"
+    self_claiming = False
+
+    def __init__(
+        self,
+        forge: Forge,
+        *,
+        texts_from: str,
+        trusted: Collection[str] = (),
+        actor: str,
+        filters: Filters,
+        listed_max: int,
+        look_seconds: float = LOOK_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.actor = actor
+        self.calls = forge.calls
+        self._forge, self._sleep = forge, sleep
+        self._filters, self._listed_max = filters, listed_max
+        self._look_seconds = look_seconds
+        self._labels = filters.labels or (reading.READY,)
+        self._trust = Trust(forge, texts_from, trusted, self._labels)
+        self._board: dict[int, ForgeIssue] = {}
+        """All open issues."""
+        self._looked = self._listed_all = -WHOLE_SECONDS
+        self._since = ""
+        """When the newest issue of all lists was changed, by the forge's clock."""
+        self._waits: dict[int, tuple[str, tuple[tuple[int, bool], ...]]] = {}
+        """What an issue waits for, and when it was changed last: the other's number, 0 in another
+        repository, and whether that one was open."""
+        self._claims: dict[int, int] = {}
+        """Our claims: the comment of each issue in our hands."""
+        self._unsure: set[int] = set()
+        """Issues that may have a claim of ours which nobody was told of."""
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def describe(self) -> str:
+        """See ``Source``."""
+        return f"forge {self._forge.repository.text}, {self._forge.describe()}"
+
+    def _look(self, *, now: bool = False) -> None:
+        """Read what has changed, if it is time for that."""
+        clock = time.monotonic()
+        if clock - self._looked < (0.0 if now else self._look_seconds):
+            return
+        whole = clock - self._listed_all >= WHOLE_SECONDS
+        found = self._forge.issues("" if whole else self._since)
+        if whole:
+            self._board.clear()
+            self._listed_all = clock
+        for issue in found:
+            self._keep(issue)
+        self._since = max((self._since, *(issue.updated_at for issue in found)))
+        self._looked = clock
+
+    def _keep(self, issue: ForgeIssue) -> None:
+        if issue.is_open:
+            self._board[issue.number] = issue
+        else:
+            self._board.pop(issue.number, None)
+
+    def _blockers(self, issue: ForgeIssue) -> list[int]:
+        """Return the open issues that an issue waits for; those of other repositories are 0."""
+        known = self._waits.get(issue.number)
+        if known is None or known[0] != issue.updated_at:
+            others = self._forge.blockers(issue.number) if issue.may_wait else ()
+            found = [(0 if each.place else each.number, each.is_open) for each in others]
+            found += [(number, True) for number in reading.waits_in(issue.body)]
+            # Times are whole seconds: within one, more may change.
+            is_old = issue.updated_at < self._forge.said_at
+            known = issue.updated_at if is_old else "", tuple(dict.fromkeys(found))
+            self._waits[issue.number] = known
+        here = self._board.keys() - {issue.number}
+        return [n for n, was_open in known[1] if (n in here if n else was_open)]
+
+    def _is_wanted(self, issue: ForgeIssue) -> bool:
+        """Return whether the filters let an issue through, whoever has it."""
+        filters, labels = self._filters, frozenset(issue.labels)
+        row = reading.to_tracker(issue, Ownership("open", ""))
+        return (
+            labels.issuperset(self._labels)
+            and (not filters.labels_any or bool(labels & {*filters.labels_any}))
+            and not labels & {*filters.exclude_labels}
+            and (
+                row.issue_type in filters.types if filters.types else row.issue_type not in NO_WORK
+            )
+            and (not filters.priorities or row.priority in filters.priorities)
+            and (not filters.only or row.id in filters.only)
+            and (not filters.bring or bool(source.brought(to_seen(row)) & {*filters.bring}))
+            and filters.parent is None
+        )
+
+    def _is_free(self, issue: ForgeIssue) -> bool:
+        return not (issue.is_locked or issue.assignees or {IN_PROGRESS, BLOCKED} & {*issue.labels})
+
+    def _candidates(self, skip: Collection[str]) -> list[ForgeIssue]:
+        """Return what may be ready but for those it waits for, in order."""
+        found = reading.in_order(filter(self._is_wanted, self._board.values()))
+        free = [issue for issue in found if self._is_free(issue) and str(issue.number) not in skip]
+        return [issue for issue in free if not self._trust.refusal(issue)]
+
+    # --- taking -------------------------------------------------------------------------------
+
+    def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
+        """See ``Source``. Claims of one take are read again together."""
+        self._settle_unsure()
+        self._look()
+        ready, blocked, more = list[ForgeIssue](), 0, False
+        for issue in self._candidates(skip):
+            if len(ready) == max(limit, 0) + self._listed_max:
+                more = True
+                break
+            if self._blockers(issue):
+                blocked += 1
+            else:
+                ready.append(issue)
+        picked, rest = ready[: max(limit, 0)], ready[max(limit, 0) :]
+        listed = (
+            ListedIssue(IssueId(str(i.number)), i.title, reading.priority_of(i.labels))
+            for i in rest
+        )
+        return source.Taken(
+            jobs=self._claim(picked),
+            listed=tuple(listed),
+            more=more,
+            blocked=blocked,
+            held=self.held() if not picked else None,
+        )
+
+    def _claim(self, picked: Sequence[ForgeIssue]) -> tuple[Job, ...]:
+        """Claim issues; return those that are ours, with their conversations."""
+        mine: dict[int, int] = {}
+        text = marks.marked(marks.CLAIM, self.actor, WORKING)
+        assignees = (self._forge.login(),)
+        for issue in picked:
+            self._unsure.add(issue.number)
+            change = IssueChange(labels_on=(IN_PROGRESS,), assignees=assignees)
+            try:
+                self._forge.change(issue.number, change, issue.labels)
+                mine[issue.number] = self._forge.comment(issue.number, text).comment_id
+            except Gone:
+                self._board.pop(issue.number, None)
+        if mine:
+            self._sleep(self._forge.lag_seconds)
+        jobs = []
+        for number, claim in mine.items():
+            seen = self._read(number)
+            if seen is not None and seen.claim is not None and self._may_begin(seen):
+                if seen.claim.comment_id != claim:  # It was ours already.
+                    self._forge.delete_comment(claim)
+                self._claims[number] = seen.claim.comment_id
+                jobs.append(self._job(seen))
+            else:
+                self._give_up(number, claim, seen)
+            self._unsure.discard(number)
+        return tuple(jobs)
+
+    def _may_begin(self, seen: Seen) -> bool:
+        issue = seen.thread.issue
+        ours = {*issue.assignees} <= {self._forge.login()}
+        may = ours and not issue.is_locked and BLOCKED not in issue.labels
+        return may and self._is_wanted(issue) and not self._trust.refusal_of_text(seen.thread)
+
+    def _give_up(self, number: int, claim: int, seen: Seen | None) -> None:
+        """Take a claim back that is not to be; the labels are those of who has won."""
+        self._forge.delete_comment(claim)
+        if seen is not None and not seen.ownership.assignee.startswith(ELSEWHERE):
+            status = "open" if seen.thread.issue.is_open else "closed"
+            self._show(seen.thread.issue, Ownership(status, ""), "")
+
+    def _job(self, seen: Seen) -> Job:
+        return to_job(self._row(seen), self.name)
+
+    def _row(self, seen: Seen) -> TrackerIssue:
+        issue = seen.thread.issue
+        comments = self._trust.comments(seen.thread)
+        return reading.to_tracker(issue, seen.ownership, (), comments)
+
+    def _settle_unsure(self) -> None:
+        """Release claims without an answer, which may have been made."""
+        for number in sorted(self._unsure):
+            seen = self._read(number)
+            if seen is not None and seen.ownership.assignee == self.actor:
+                self._write(
+                    seen,
+                    source.Settlement(source.Action.RELEASE, _id(number)),
+                    Ownership("open", ""),
+                )
+            self._unsure.discard(number)
+
+    # --- how an issue stands ------------------------------------------------------------------
+
+    def _read(self, number: int, actor: str = "") -> Seen | None:
+        """Return how an issue stands now, for one of our runs; None if there is none."""
+        try:
+            thread = self._forge.thread(number)
+        except Gone:
+            self._board.pop(number, None)
+            return None
+        self._keep(thread.issue)
+        return self._seen(thread, actor or self.actor)
+
+    def _seen(self, thread: Thread, actor: str) -> Seen:
+        login, issue = self._forge.login(), thread.issue
+        claims = marks.of_kind(thread.comments, login, marks.CLAIM)
+        holder = marks.mark_of(claims[0], login)[1] if claims else ""
+        own_name = marks.name_of(actor)
+        if not holder and IN_PROGRESS in issue.labels:
+            # The comment of a claim was replaced, and what follows was not written any more.
+            ended = {marks.mark_of(each, login)[1] for each in thread.comments}
+            holder = own_name if own_name in ended else ""
+        is_ours = holder == own_name
+        own = claims[0] if claims and is_ours else None
+        if not issue.is_open:
+            return Seen(thread, Ownership("closed", ""), own)
+        if holder:
+            return Seen(
+                thread, Ownership("in_progress", actor if is_ours else ELSEWHERE + holder), own
+            )
+        if BLOCKED in issue.labels:
+            return Seen(thread, Ownership("blocked", ""), None)
+        people = [
+            each for each in issue.assignees if each != login or IN_PROGRESS not in issue.labels
+        ]
+        status = "in_progress" if people and IN_PROGRESS in issue.labels else "open"
+        return Seen(thread, Ownership(status, people[0] if people else ""), None)
+
+    # --- settling -----------------------------------------------------------------------------
+
+    def settle(self, settlements: Sequence[source.Settlement]) -> list[source.Settled]:
+        """See ``Source``: one issue after the other."""
+        return [self._settled(each, self.actor) for each in settlements]
+
+    def _settled(self, settlement: source.Settlement, actor: str) -> source.Settled:
+        number = number_of(settlement.issue_id)
+        if number is None:
+            return source.Settled(settlement, source.Result.NOT_OURS, "no issue has this id")
+        try:
+            seen = self._known(number, settlement, actor) or self._read(number, actor)
+            found = seen.ownership if seen is not None else None
+            ruling = settlement_rules.rule(settlement, found, actor)
+            if ruling.write is not None and seen is not None:
+                self._write(seen, settlement, ruling.write, actor)
+            elif seen is not None and settlement_rules.unmarks(found, ruling.result):
+                self._unmark(seen.thread.issue, settlement.mark)
+        except Gone:
+            return source.Settled(settlement, source.Result.NOT_OURS, "it was taken away from us")
+        except ForgeError as error:
+            return source.Settled(settlement, source.Result.FAILED, str(error))
+        if ruling.result is source.Result.NOT_OURS:
+            self._claims.pop(number, None)
+        return source.Settled(settlement, ruling.result, ruling.error)
+
+    def _known(self, number: int, settlement: source.Settlement, actor: str) -> Seen | None:
+        """Return how an issue stands that is in our hands, if that need not be read."""
+        unread = settlement.read_first or settlement.taken_back or settlement.shelved
+        claim, issue = self._claims.get(number), self._board.get(number)
+        if unread or settlement.action is source.Action.CONFIRM or actor != self.actor:
+            return None
+        if claim is None or issue is None:
+            return None
+        comment = ForgeComment(claim, self._forge.login(), "")
+        return Seen(Thread(issue), Ownership("in_progress", actor), comment)
+
+    def _write(
+        self,
+        seen: Seen,
+        settlement: source.Settlement,
+        after: Ownership,
+        actor: str = "",
+    ) -> None:
+        """Write what becomes of an issue: its comment first, then what lists show."""
+        issue, actor, claim = seen.thread.issue, actor or self.actor, seen.claim
+        kind, note = WRITTEN.get(settlement.action, ""), settlement.note.strip()
+        text = marks.marked(kind, actor, marks.defused(note)) if kind and note else ""
+        if kind == marks.QUESTION and text:
+            people = dict.fromkeys((issue.author, *issue.assignees))
+            named = " ".join(f"@{each}" for each in people if each and each != self._forge.login())
+            text = f"{named}\n\n{text}".lstrip()
+        said = any(
+            each.text == text for each in seen.thread.comments if each.author == self._forge.login()
+        )
+        if text and claim is not None and kind != marks.QUESTION:
+            self._forge.edit_comment(claim.comment_id, text)
+            claim = None
+        elif text and not said:
+            self._forge.comment(issue.number, text)
+        if claim is not None:
+            self._forge.delete_comment(claim.comment_id)
+        self._claims.pop(issue.number, None)
+        if settlement.taken_back:
+            issue = replace(issue, assignees=(self._forge.login(),))
+        self._show(issue, after, settlement.mark)
+
+    def _show(self, issue: ForgeIssue, after: Ownership, mark: str) -> None:
+        """Write state, labels and assignee of an issue."""
+        shown = {BLOCKED} if after.status == "blocked" else set[str]()
+        shown |= {f"bw:{mark}"} if mark else set()
+        login, has = self._forge.login(), {*issue.labels} | {IN_PROGRESS}
+        is_open = after.status != "closed"
+        change = IssueChange(
+            is_open=is_open if is_open is not issue.is_open else None,
+            labels_on=tuple(sorted(shown - has)),
+            labels_off=tuple(label for label in reading.OURS if label in has - shown),
+            assignees=tuple(each for each in issue.assignees if each != login),
+        )
+        self._forge.change(issue.number, change, (*issue.labels, IN_PROGRESS))
+        labels = tuple(sorted(({*issue.labels} - {*change.labels_off}) | shown))
+        self._keep(replace(issue, is_open=is_open, labels=labels, assignees=change.assignees or ()))
+
+    def _unmark(self, issue: ForgeIssue, mark: str) -> None:
+        """Take off the labels of an issue that waits for no person any more."""
+        off = tuple(f"bw:{each}" for each in source.MARKS if each != mark)
+        if {*off} & {*issue.labels}:
+            self._forge.change(issue.number, IssueChange(labels_off=off), issue.labels)
+            self._keep(
+                replace(issue, labels=tuple(label for label in issue.labels if label not in off))
+            )
+
+    def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
+        """Return an empty answer: claims do not expire."""
+        return source.Renewed()
+
+    def recover(self, dead: source.CrashedRun) -> list[source.Settled]:
+        """See ``Source``: what the journal names, and what a label shows in somebody's hands."""
+        self._look(now=True)
+        named = {*dead.unclosed, *dead.reopened, *dead.unstarted, *dead.begun}
+        named |= {key for key, _ in (*dead.quarantined, *dead.outcomes, *dead.to_land)}
+        numbers = {number for number in map(number_of, named) if number is not None}
+        numbers |= {issue.number for issue in self._board.values() if IN_PROGRESS in issue.labels}
+        held = []
+        for number in sorted(numbers):
+            seen = self._read(number, dead.actor)
+            if seen is not None and settlement_rules.is_left_by(dead, str(number), seen.ownership):
+                held.append(_id(number))
+            elif seen is not None:
+                self._tidy(seen)
+        return [self._settled(each, dead.actor) for each in settlement_rules.pending(dead, held)]
+
+    def _tidy(self, seen: Seen) -> None:
+        """Take off what shows a claim that is over: its run was killed between two calls."""
+        if seen.ownership == Ownership("open", "") and IN_PROGRESS in seen.thread.issue.labels:
+            self._show(seen.thread.issue, seen.ownership, "")
+
+    # --- for people who ask -------------------------------------------------------------------
+
+    def held(self) -> tuple[source.HeldElsewhere, ...]:
+        """See ``ClaimingSource``; whose they are is only known of people."""
+        found = [
+            issue
+            for issue in reading.in_order(self._board.values())
+            if IN_PROGRESS in issue.labels and issue.number not in self._claims
+        ]
+        return tuple(source.HeldElsewhere(_id(issue.number), "") for issue in found)
+
+    def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
+        """See ``Source``."""
+        found = {}
+        self._look()
+        for issue_id in dict.fromkeys(issue_ids):
+            number = number_of(issue_id)
+            seen = self._read(number) if number is not None else None
+            if seen is not None:
+                found[issue_id] = self._tracked(seen.thread.issue, seen.ownership)
+        return found
+
+    def _tracked(self, issue: ForgeIssue, ownership: Ownership) -> source.TrackedIssue:
+        waits = self._blockers(issue) if issue.is_open else ()
+        row = to_seen(reading.to_tracker(issue, ownership, [n for n in waits if n]))
+        if not {*issue.labels} >= {*self._labels}:
+            return replace(row, hidden_by=f"without the label {' '.join(self._labels)}")
+        hidden = "locked" if issue.is_locked else self._trust.refusal(issue)
+        return replace(row, hidden_by=hidden)
+
+    def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
+        """See ``Source``."""
+        self._look()
+        shown = reading.in_order(self._board.values())[:rows_max]
+        return [self._tracked(issue, self._shown(issue)) for issue in shown]
+
+    def _shown(self, issue: ForgeIssue) -> Ownership:
+        """Return how an issue stands by what lists show."""
+        if IN_PROGRESS in issue.labels:
+            ours = self.actor if issue.number in self._claims else f"{ELSEWHERE}?"
+            return Ownership("in_progress", ours)
+        return Ownership(
+            "blocked" if BLOCKED in issue.labels else "open", next(iter(issue.assignees), "")
+        )
+
+    def ready(self) -> frozenset[IssueId]:
+        """See ``Source``."""
+        self._look()
+        return frozenset(_id(i.number) for i in self._candidates(()) if not self._blockers(i))
+
+    def read(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Job]:
+        """See ``ReadableSource``."""
+        found = {}
+        for issue_id in issue_ids:
+            number = number_of(issue_id)
+            seen = self._read(number) if number is not None else None
+            if seen is not None:
+                found[issue_id] = self._job(seen)
+        return found
+
+    def conversations(self, issue_ids: Sequence[IssueId]) -> tuple[source.Conversation, ...]:
+        """See ``ConversingSource``. Whether a comment is newer than the question is decided by the
+        forge's own order, so an answer has our time."""
+        found = []
+        for issue_id in issue_ids:
+            number = number_of(issue_id)
+            seen = self._read(number) if number is not None else None
+            if seen is not None:
+                now, own = time.time(), seen.ownership
+                said = self._trust.answers(seen.thread)
+                replies = tuple(source.Reply(each.author, each.text, now) for each in said)
+                found.append(source.Conversation(issue_id, own.status, replies, own.assignee))
+        return tuple(found)
+
+    # --- for people who change an issue -------------------------------------------------------
+
+    def add(self, change: source.IssueEdit, author: str) -> IssueId:
+        """See ``EditableSource``."""
+        return edits.add(self._forge, change)
+
+    def edit(self, issue_id: IssueId, change: source.IssueEdit, author: str) -> None:
+        """See ``EditableSource``."""
+        seen = self._there(issue_id)
+        edits.edit(self._forge, seen.thread, seen.ownership, change)
+
+    def comment(self, issue_id: IssueId, text: str, author: str) -> source.IssueComment:
+        """See ``EditableSource``; it is written by the token's login."""
+        number = self._there(issue_id).thread.issue.number
+        kept = self._forge.comment(number, text)
+        return source.IssueComment(str(kept.comment_id), kept.author, kept.text, kept.created_at)
+
+    def delete(self, issue_id: IssueId, author: str) -> None:
+        """See ``EditableSource``."""
+        self._there(issue_id)
+        raise source.NotDone("an issue of a forge is not deleted from here; close it")
+
+    def _there(self, issue_id: IssueId) -> Seen:
+        number = number_of(issue_id)
+        seen = self._read(number) if number is not None else None
+        if seen is None:
+            raise source.NoSuchIssue(issue_id)
+        return seen
+
+    def close(self) -> None:
+        """Release what an unanswered claim may have claimed."""
+        try:
+            self._settle_unsure()
+        except source.SourceError:
+            return  # The next start asks for what this run holds.
+
+
+def _id(number: int) -> IssueId:
+    return IssueId(str(number))
