@@ -151,6 +151,8 @@ class SourceKind:
     prefixes: tuple[str, ...] = ()
     # The texts that ``--source`` accepts, for hints.
     forms: tuple[str, ...] = ()
+    # Variables with its tokens: a fleet's source has them, and nothing that the fleet starts.
+    secrets: tuple[str, ...] = ()
     # Its name alone selects it.
     named: bool = True
     # Turns the text of ``--source`` and the current folder into ``Located``, or raises

@@ -396,8 +396,19 @@ class Options:
         panel=FLEET,
     )
     source: str | None = option(
-        None, ("source",), "bd, sqlite, dispatcherd:CONFIG or a URL.", at=BOTH
+        None, ("source",), "bd, sqlite, gitea:URL, dispatcherd:CONFIG or a URL.", at=BOTH
     )
+    issues_from: str = option(
+        "writers",
+        choice("writers", "labelled", "anyone"),
+        "Whose issues of a forge agents read: writers' (default), also labelled ones, anyone's.",
+        at=BOTH,
+        flags=("--from",),
+        table=("forge", "from"),
+        panel=FLEET,
+        rare=True,
+    )
+    trusted: tuple[str, ...] = in_file((), TEXTS, table=("forge", "trusted"))
     filters: Filters = field(default_factory=Filters)
     policy: Policy = field(default_factory=Policy)
     questions: int = option(

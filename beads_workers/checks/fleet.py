@@ -11,7 +11,7 @@ from beads_workers import registry
 from beads_workers.agents.adapter import load
 from beads_workers.checks.hours import hours_of
 from beads_workers.checks.named_agents import in_worktree
-from beads_workers.checks.project import TrackerChoice
+from beads_workers.checks.project import TrackerChoice, source_options
 from beads_workers.checks.rules import Check, misused
 from beads_workers.core.base.budget import Budget, read_budget
 from beads_workers.core.base.model import COMMAND, FUNCTION
@@ -100,7 +100,7 @@ def settings_of(
         argv=tuple(sys.argv[1:]),
         folder=str(Path.cwd()),
         tracing=tracing,
-        source_options=tracker.options,
+        source_options=source_options(tracker, options),
         budget=_budget(options.budget),
         issue_budget=_budget(options.issue_budget),
     )

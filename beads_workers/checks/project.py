@@ -28,6 +28,8 @@ from beads_workers.worktrees.git import GitError, git_or_none, is_outside
 if TYPE_CHECKING:
     import sqlite3
 
+    from beads_workers.options import Options
+
 
 @dataclass(frozen=True, slots=True)
 class TrackerChoice:
@@ -42,6 +44,12 @@ class TrackerChoice:
     passed_over: Path | None = None
     # Further options for opening (``FleetSettings.source_options``).
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def source_options(tracker: TrackerChoice, options: Options) -> Mapping[str, Any]:
+    """Return what a source is opened with: where it is, and whose issues it gives."""
+    rules = {"from": options.issues_from, "trusted": [*options.trusted]}
+    return {**tracker.options, **rules} if tracker.options else tracker.options
 
 
 def find_tracker(

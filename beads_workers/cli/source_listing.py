@@ -62,8 +62,17 @@ class SourceListing:
 
     def issue(self, issue_id: str) -> Listed | None:
         """See ``Listable``."""
-        seen = self._source.look([IssueId(issue_id)]).get(IssueId(issue_id))
-        return _issue(seen) if seen else None
+        from beads_workers.core.base.source import ReadableSource
+
+        key = IssueId(issue_id)
+        seen = self._source.look([key]).get(key)
+        if seen is None:
+            return None
+        row, shown = _issue(seen)
+        whole = (
+            self._source.read([key]).get(key) if isinstance(self._source, ReadableSource) else None
+        )
+        return row, {**shown, **whole.original} if whole is not None else shown
 
 
 class BdListing:
@@ -175,6 +184,7 @@ def tracker_settings() -> FleetSettings | None:
     """Return where the issues of this folder are, for opening their source; None: nowhere."""
     if not _says_source(Path.cwd()):
         return _found(None)
+    from beads_workers.checks.project import source_options
     from beads_workers.cli.client import find_state_directory
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
@@ -188,7 +198,8 @@ def tracker_settings() -> FleetSettings | None:
         return _found(wanted)
     found = find_tracker(wanted)
     place, folder, state = str(found.place), str(found.folder), str(find_state_directory())
-    return FleetSettings(0, kind.name, place, folder, state, source_options=found.options)
+    opened = source_options(found, resolved.options)
+    return FleetSettings(0, kind.name, place, folder, state, source_options=opened)
 
 
 def _found(source: str | None) -> FleetSettings | None:

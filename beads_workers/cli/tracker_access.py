@@ -27,6 +27,7 @@ def settings_here(
 
     ``resolved``: options, settings and trust, if they are already known.
     """
+    from beads_workers.checks.project import source_options
     from beads_workers.cli.config import need_source, resolve
     from beads_workers.cli.kinds import kind_said
     from beads_workers.cli.preparation import find_tracker
@@ -50,7 +51,7 @@ def settings_here(
         str(directory),
         filters=options.filters,
         policy=options.policy,
-        source_options=tracker.options,
+        source_options=source_options(tracker, options),
     )
 
 

@@ -171,8 +171,12 @@ def order_of(task: wire.Task, settings: WorkerSettings, nonce: str, host: str, c
         settings,
         # What sweeps a run must not meet another one's attempts, nor we these, if a host is here.
         run_id=f"{settings.run_id}-{nonce[:8]}",
-        **dict.fromkeys(("socket_path", "project", "run_directory", "actor"), ""),
+        socket_path="",
+        project="",
+        run_directory="",
+        actor="",
         orchestrator_pid=0,
+        secrets=(),
         host=host_of(settings.place.name if settings.place else "", host),
         place=None,
         work=_work_there(work, worktrees),

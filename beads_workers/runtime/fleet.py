@@ -111,6 +111,8 @@ class Fleet:
             self._settings, self._actor, sources.JournalCalls(self._journal)
         )
         description = self._described()
+        for name in sources.secrets_of(self._settings):  # It has read them.
+            os.environ.pop(name, None)
         code = self._work(zygote_client, unsettled, last, description)
         for lock in locks:
             os.close(lock)
@@ -435,6 +437,7 @@ class Fleet:
             actor=self._actor,
             work=work,
             place=self._place_of(worker_id),
+            secrets=sources.secrets_of(self._settings),
         )
 
     def _place_of(self, worker_id: str) -> PlaceSettings | None:

@@ -43,6 +43,11 @@ def open_source(settings: FleetSettings, actor: str, call_log: CallLog | None = 
     return kind_of(settings.source).open(Opening(settings, actor, host_name(), call_log))
 
 
+def secrets_of(settings: FleetSettings) -> tuple[str, ...]:
+    """Return the variables with tokens of the source."""
+    return kind_of(settings.source).secrets
+
+
 def self_claiming_argv(source: Source) -> tuple[str, ...]:
     """Return the command by which a worker that claims and closes by itself calls the tracker."""
     argv = getattr(source, "self_claiming_argv", None)

@@ -246,9 +246,9 @@ def run_worker(
         return 1
     processes.keep_from_tasks()
     sessions.adopt()
-    if settings.work.worktrees is not None:
-        for name in processes.NOT_FOR_WORKTREES:
-            os.environ.pop(name, None)
+    hidden = processes.NOT_FOR_WORKTREES if settings.work.worktrees is not None else ()
+    for name in (*hidden, *settings.secrets):
+        os.environ.pop(name, None)
     half = WorkerHalf(
         settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
     )

@@ -232,6 +232,8 @@ def _by_the_tracker(seen: TrackedIssue, picture: Picture, *, marked: bool) -> li
     if seen.hidden_by:
         text = f"it is {seen.hidden_by}: kept beside the backlog, and no work"
         found.append(Reason(Cause.STATUS, text, f"take {seen.hidden_by!r} off in the tracker"))
+    if seen.refused:
+        found.append(Reason(Cause.STATUS, seen.refused))
     if later:
         found += later
     elif seen.status == "deferred":

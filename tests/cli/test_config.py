@@ -139,7 +139,7 @@ def test_paths_in_a_file_belong_to_its_folder_and_others_to_the_current_one(tmp_
         ("workers = true", "workers", "whole number"),
         ("workers = 2.0", "workers", "whole number"),
         ('workers = "8"', "workers", "whole number"),
-        ('source = "jira"', "source", '"bd", "sqlite", "dispatcherd:CONFIG" or'),
+        ('source = "jira"', "source", '"bd", "sqlite", "dispatcherd:CONFIG", '),
         ("source = 5", "source", "URL"),
         ("label = [1]", "label", "text"),
         ('label = [""]', "label", "text"),

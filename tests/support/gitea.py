@@ -53,6 +53,12 @@ REQUIRE_SIGNIN_VIEW = false
 MODE = file
 ROOT_PATH = {folder}/log
 LEVEL = Warn
+logger.access.MODE = requests
+[log.requests]
+MODE = file
+LEVEL = Info
+FILE_NAME = {folder}/requests.log
+BUFFER_LEN = 0
 [mailer]
 ENABLED = false
 [indexer]
@@ -143,6 +149,12 @@ class Gitea:
         if process is not None:
             process.send_signal(signal.SIGKILL)
             process.wait()
+
+    def requests(self, login: str) -> list[str]:
+        """Return what somebody has asked the API for so far: method and path of each."""
+        said = (self.folder / "requests.log").read_text()
+        found = re.findall(r'- (\S+) \[[^]]*\] "(\S+) /api/v1(\S*) ', said)
+        return [f"{method} {path}" for who, method, path in found if who.strip('"') == login]
 
     def user(self, name: str) -> User:
         """Return somebody, who is made if need be."""

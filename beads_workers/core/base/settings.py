@@ -431,6 +431,8 @@ class WorkerSettings:
     place: PlaceSettings | None = None
     # The machine that this is for, if that is not home.
     host: str = ""
+    # Variables with tokens of the source: nothing that the worker starts gets them.
+    secrets: tuple[str, ...] = ()
 
 
 @value

@@ -340,6 +340,8 @@ class TrackedIssue:
     has_command: bool = False
     # The key that keeps it out of the backlog (``pinned``, ``ephemeral``), if any.
     hidden_by: str = ""
+    # Why the source gives it to nobody, for people: "it has no label ready".
+    refused: str = ""
 
 
 def brought(seen: TrackedIssue) -> frozenset[str]:

@@ -1,12 +1,13 @@
-"""Issues of a forge as a kind of source: GitHub, Gitea and Forgejo."""
+"""Issues of a forge as a kind of source: Gitea and Forgejo."""
 
 from __future__ import annotations
 
 from beads_workers.core.base.source import Source
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
-PREFIXES = ("github:", "gitea:", "forge:")
-FORMS = ("github:OWNER/REPO", "gitea:https://HOST/OWNER/REPO", "forge:")
+PREFIXES = ("gitea:", "forge:")
+TOKENS = ("GITEA_TOKEN", "FORGEJO_TOKEN")
+FORMS = ("gitea:https://HOST/OWNER/REPO", "forge:")
 
 
 def _open(opening: Opening) -> Source:
@@ -30,6 +31,7 @@ KIND = SourceKind(
     open=_open,
     capabilities=Capabilities(dependencies=True, owned=False, agents_close=False),
     prefixes=PREFIXES,
+    secrets=TOKENS,
     forms=FORMS,
     named=False,
     locate=Late("beads_workers.integrations.forge.place:locate"),

@@ -1,4 +1,4 @@
-"""A forge: issues, comments and labels of one repository, as GitHub, Gitea and Forgejo have them.
+"""A forge: issues, comments and labels of one repository, as Gitea and Forgejo have them.
 
 An adapter makes these values of what its forge answers. Nothing here is trusted: texts are data.
 """
@@ -142,8 +142,8 @@ class Forge(Protocol):
     def issue(self, number: int) -> ForgeIssue:
         """Return an issue; raises ``Gone``."""
 
-    def thread(self, number: int) -> Thread:
-        """Return an issue with its conversation; raises ``Gone``."""
+    def thread(self, number: int, issue: ForgeIssue | None = None) -> Thread:
+        """Return an issue and what was said. ``issue``: as it was just read. Raises ``Gone``."""
 
     def blockers(self, number: int) -> tuple[Blocker, ...]:
         """Return the issues that an issue waits for, by the forge's own dependencies."""
@@ -160,8 +160,11 @@ class Forge(Protocol):
     def delete_comment(self, comment_id: int) -> None:
         """Delete a comment; nothing happens if it is gone."""
 
-    def change(self, number: int, change: IssueChange, seen: Sequence[str] = ()) -> None:
-        """Change an issue. ``seen``: the labels that it had; raises ``Gone``."""
+    def change(
+        self, number: int, change: IssueChange, seen: Sequence[str] = ()
+    ) -> ForgeIssue | None:
+        """Change an issue; return it if the answer tells of it. ``seen``: the labels that it had.
+        Raises ``Gone``."""
 
     def create(self, change: IssueChange) -> int:
         """Open an issue; return its number."""

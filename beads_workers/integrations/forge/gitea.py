@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from beads_workers.integrations.forge import reading
+from beads_workers.integrations.forge import TOKENS, reading
 from beads_workers.integrations.forge.api import (
     Blocker,
     ForgeComment,
@@ -22,7 +22,6 @@ from beads_workers.integrations.forge.api import (
 )
 from beads_workers.integrations.forge.web import Http, Reply
 
-TOKENS = ("GITEA_TOKEN", "FORGEJO_TOKEN")
 PAGE = 50
 PAGES_MAX = 200
 PERMISSION_SECONDS = 3600.0
@@ -82,9 +81,9 @@ class Gitea:
         """See ``Forge``."""
         return _read(self._ask("GET", f"{self._path}/issues/{number}").data, _issue)
 
-    def thread(self, number: int) -> Thread:
+    def thread(self, number: int, issue: ForgeIssue | None = None) -> Thread:
         """See ``Forge``."""
-        issue = self.issue(number)
+        issue = issue or self.issue(number)
         comments, events, renamed = [], [], ""
         for each in self._pages(f"{self._path}/issues/{number}/timeline?", dict):
             kind, label = each.get("type"), each.get("label")
@@ -134,12 +133,15 @@ class Gitea:
         except Gone:
             return
 
-    def change(self, number: int, change: IssueChange, seen: Sequence[str] = ()) -> None:
+    def change(
+        self, number: int, change: IssueChange, seen: Sequence[str] = ()
+    ) -> ForgeIssue | None:
         """See ``Forge``; labels are calls of their own: those that are taken off one each."""
         path = f"{self._path}/issues/{number}"
         if on := [self._label(name) for name in change.labels_on]:
             self._ask("POST", f"{path}/labels", {"labels": on})
         fields: Json = {}
+        changed = None
         if change.title is not None:
             fields["title"] = change.title
         if change.body is not None:
@@ -149,13 +151,14 @@ class Gitea:
         if change.assignees is not None:
             fields["assignees"] = [*change.assignees]
         if fields:
-            self._ask("PATCH", path, fields)
+            changed = _read(self._ask("PATCH", path, fields).data, _issue)
         for name in change.labels_off:
             if name in seen:
                 try:
                     self._ask("DELETE", f"{path}/labels/{self._label(name)}")
                 except Gone:
                     continue
+        return changed
 
     def create(self, change: IssueChange) -> int:
         """See ``Forge``."""

@@ -7,17 +7,12 @@ from typing import Any
 
 from beads_workers.core.base.source import SourceError
 from beads_workers.integrations.forge.api import Forge, Repository
-from beads_workers.integrations.forge.place import GITHUB
 
 
 def open_forge(options: Mapping[str, Any]) -> Forge:
     """Return the adapter; raise ``SourceError`` if something for it is missing."""
     names = ("kind", "url", "owner", "name")
     repository = Repository(*(str(options[name]) for name in names))
-    if repository.kind == GITHUB:
-        from beads_workers.integrations.forge.github import GitHub
-
-        return GitHub(repository)
     try:
         from beads_workers.integrations.forge.gitea import Gitea
 

@@ -1,11 +1,10 @@
-"""Which repository is meant: ``github:OWNER/NAME``, ``gitea:URL``, or that of the remote."""
+"""Which repository is meant: ``gitea:URL``, or ``forge:`` for that of the remote."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from beads_workers.integrations.forge import FORMS
 from beads_workers.integrations.forge.api import Repository
 from beads_workers.kinds import Located
 
-GITHUB, GITEA = "github", "gitea"
+GITEA = "gitea"
 _PAIR = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?")
 _URL = re.compile(
-    r"(https?)://(?:[^@/\s]*@)?([A-Za-z0-9.-]+(?::\d+)?)((?:/[\w.-]+)*?)/([^/\s]+/[^/\s]+)"
+    r"(https?)://(?:[^@/\s]*@)?([A-Za-z0-9.-]+(?::\d+)?)((?:/[\w.-]+)*?)/([^/\s]+/[^/\s]+)/?"
 )
 _SSH = re.compile(r"(?:ssh://)?(?:[\w.-]+@)([A-Za-z0-9.-]+)(?::\d+(?=/))?[:/](?!/)(.+)")
 
@@ -41,18 +40,11 @@ def options_of(repository: Repository) -> dict[str, Any]:
     }
 
 
-def find(text: str, project: Path, environ: Mapping[str, str] = os.environ) -> Repository:
+def find(text: str, project: Path) -> Repository:
     """Return the repository that a text of ``--source`` means."""
     kind, _, rest = text.partition(":")
-    if kind == "forge":
-        rest = rest or _remote(project)
-        kind = GITHUB if _host(rest) == "github.com" else GITEA
-    if kind == GITHUB:
-        pair = _PAIR.fullmatch(rest) or _PAIR.fullmatch(_path(rest))
-        host = _host(rest) or environ.get("GH_HOST") or "github.com"
-        if pair is not None:
-            return Repository(GITHUB, f"https://{host}", pair[1].lower(), pair[2].lower())
-    elif (match := _URL.fullmatch(rest)) is not None:
+    rest = rest or (_remote(project) if kind == "forge" else "")
+    if (match := _URL.fullmatch(rest)) is not None:
         pair = _PAIR.fullmatch(match[4])
         if pair is not None:
             url = f"{match[1]}://{match[2].lower()}{match[3]}"
@@ -69,22 +61,6 @@ def _remote(project: Path) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip()
-
-
-def _host(text: str) -> str:
-    match = _URL.fullmatch(text) or None
-    if match is not None:
-        return match[2].lower()
-    ssh = _SSH.fullmatch(text)
-    return ssh[1].lower() if ssh is not None else ""
-
-
-def _path(text: str) -> str:
-    match = _URL.fullmatch(text)
-    if match is not None:
-        return match[4]
-    ssh = _SSH.fullmatch(text)
-    return ssh[2] if ssh is not None else ""
 
 
 def _project(folder: Path) -> Path:

@@ -44,7 +44,7 @@ WRITTEN = {
 }
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Seen:
     """The state of an issue, as its conversation tells it. ``claim``: our comment, if any."""
 
@@ -86,8 +86,8 @@ class ForgeSource:
         self._waits: dict[int, tuple[str, tuple[tuple[int, bool], ...]]] = {}
         """What an issue waits for, and when it was changed last: the other's number, 0 in another
         repository, and whether that one was open."""
-        self._claims: dict[int, int] = {}
-        """Our claims: the comment of each issue in our hands."""
+        self._claims: dict[int, Seen] = {}
+        """The issues in our hands, as they stood when we got them."""
         self._unsure: set[int] = set()
         """Issues that may have a claim of ours which nobody was told of."""
 
@@ -188,26 +188,27 @@ class ForgeSource:
 
     def _claim(self, picked: Sequence[ForgeIssue]) -> tuple[Job, ...]:
         """Claim issues; return those that are ours, with their conversations."""
-        mine: dict[int, int] = {}
+        mine: dict[int, tuple[int, ForgeIssue | None]] = {}
         text = marks.marked(marks.CLAIM, self.actor, WORKING)
         assignees = (self._forge.login(),)
         for issue in picked:
             self._unsure.add(issue.number)
             change = IssueChange(labels_on=(IN_PROGRESS,), assignees=assignees)
             try:
-                self._forge.change(issue.number, change, issue.labels)
-                mine[issue.number] = self._forge.comment(issue.number, text).comment_id
+                changed = self._forge.change(issue.number, change, issue.labels)
+                claim = self._forge.comment(issue.number, text).comment_id
+                mine[issue.number] = claim, changed
             except Gone:
                 self._board.pop(issue.number, None)
         if mine:
             self._sleep(self._forge.lag_seconds)
         jobs = []
-        for number, claim in mine.items():
-            seen = self._read(number)
+        for number, (claim, changed) in mine.items():
+            seen = self._read(number, issue=changed)
             if seen is not None and seen.claim is not None and self._may_begin(seen):
                 if seen.claim.comment_id != claim:  # It was ours already.
                     self._forge.delete_comment(claim)
-                self._claims[number] = seen.claim.comment_id
+                self._claims[number] = seen
                 jobs.append(self._job(seen))
             else:
                 self._give_up(number, claim, seen)
@@ -249,10 +250,10 @@ class ForgeSource:
 
     # --- how an issue stands ------------------------------------------------------------------
 
-    def _read(self, number: int, actor: str = "") -> Seen | None:
+    def _read(self, number: int, actor: str = "", issue: ForgeIssue | None = None) -> Seen | None:
         """Return how an issue stands now, for one of our runs; None if there is none."""
         try:
-            thread = self._forge.thread(number)
+            thread = self._forge.thread(number, issue)
         except Gone:
             self._board.pop(number, None)
             return None
@@ -313,13 +314,12 @@ class ForgeSource:
     def _known(self, number: int, settlement: source.Settlement, actor: str) -> Seen | None:
         """Return how an issue stands that is in our hands, if that need not be read."""
         unread = settlement.read_first or settlement.taken_back or settlement.shelved
-        claim, issue = self._claims.get(number), self._board.get(number)
         if unread or settlement.action is source.Action.CONFIRM or actor != self.actor:
             return None
-        if claim is None or issue is None:
+        issue, taken = self._board.get(number), self._claims.get(number)
+        if taken is None or issue is None:
             return None
-        comment = ForgeComment(claim, self._forge.login(), "")
-        return Seen(Thread(issue), Ownership("in_progress", actor), comment)
+        return replace(taken, thread=replace(taken.thread, issue=issue))
 
     def _write(
         self,
@@ -329,27 +329,34 @@ class ForgeSource:
         actor: str = "",
     ) -> None:
         """Write what becomes of an issue: its comment first, then what lists show."""
-        issue, actor, claim = seen.thread.issue, actor or self.actor, seen.claim
+        issue, actor = seen.thread.issue, actor or self.actor
         kind, note = WRITTEN.get(settlement.action, ""), settlement.note.strip()
         text = marks.marked(kind, actor, marks.defused(note)) if kind and note else ""
         if kind == marks.QUESTION and text:
             people = dict.fromkeys((issue.author, *issue.assignees))
             named = " ".join(f"@{each}" for each in people if each and each != self._forge.login())
             text = f"{named}\n\n{text}".lstrip()
-        said = any(
-            each.text == text for each in seen.thread.comments if each.author == self._forge.login()
-        )
-        if text and claim is not None and kind != marks.QUESTION:
-            self._forge.edit_comment(claim.comment_id, text)
-            claim = None
-        elif text and not said:
-            self._forge.comment(issue.number, text)
-        if claim is not None:
-            self._forge.delete_comment(claim.comment_id)
+        self._say(seen, kind, text)
         self._claims.pop(issue.number, None)
         if settlement.taken_back:
             issue = replace(issue, assignees=(self._forge.login(),))
         self._show(issue, after, settlement.mark)
+
+    def _say(self, seen: Seen, kind: str, text: str) -> None:
+        """Write a comment in place of an earlier one of ours, if it is no question; end the claim.
+        A run may have been killed between these."""
+        claim, login = seen.claim, self._forge.login()
+        ours = [each for each in seen.thread.comments if each.author == login]
+        notes = marks.of_kind(ours, login, marks.NOTE)
+        earlier = None if kind == marks.QUESTION else (notes or [claim])[-1]
+        if text and not any(each.text == text for each in ours):
+            if earlier is None:
+                self._forge.comment(seen.thread.issue.number, text)
+            else:
+                self._forge.edit_comment(earlier.comment_id, text)
+                claim = None if earlier is claim else claim
+        if claim is not None:
+            self._forge.delete_comment(claim.comment_id)
 
     def _show(self, issue: ForgeIssue, after: Ownership, mark: str) -> None:
         """Write state, labels and assignee of an issue."""
@@ -398,7 +405,7 @@ class ForgeSource:
 
     def _tidy(self, seen: Seen) -> None:
         """Take off what shows a claim that is over: its run was killed between two calls."""
-        if seen.ownership == Ownership("open", "") and IN_PROGRESS in seen.thread.issue.labels:
+        if not seen.ownership.assignee and IN_PROGRESS in seen.thread.issue.labels:
             self._show(seen.thread.issue, seen.ownership, "")
 
     # --- for people who ask -------------------------------------------------------------------
@@ -426,10 +433,12 @@ class ForgeSource:
     def _tracked(self, issue: ForgeIssue, ownership: Ownership) -> source.TrackedIssue:
         waits = self._blockers(issue) if issue.is_open else ()
         row = to_seen(reading.to_tracker(issue, ownership, [n for n in waits if n]))
-        if not {*issue.labels} >= {*self._labels}:
-            return replace(row, hidden_by=f"without the label {' '.join(self._labels)}")
-        hidden = "locked" if issue.is_locked else self._trust.refusal(issue)
-        return replace(row, hidden_by=hidden)
+        refused = self._trust.refusal(issue)
+        if issue.is_locked:
+            refused = "it is locked"
+        elif missing := [label for label in self._labels if label not in issue.labels]:
+            refused = f"it has no label {' '.join(missing)}"
+        return replace(row, refused=refused)
 
     def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """See ``Source``."""

@@ -1,0 +1,67 @@
+"""Which repository a text of ``--source`` means."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from beads_workers.core.base.source import SourceError
+from beads_workers.integrations.forge import place
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "url", "path"),
+    [
+        (
+            "gitea:https://git.example.org/team/shop",
+            "gitea",
+            "https://git.example.org",
+            "team/shop",
+        ),
+        ("gitea:http://127.0.0.1:3000/Team/Shop/", "gitea", "http://127.0.0.1:3000", "team/shop"),
+        (
+            "gitea:https://example.org/git/team/a.b.git",
+            "gitea",
+            "https://example.org/git",
+            "team/a.b",
+        ),
+        (
+            "gitea:git@git.example.org:team/shop.git",
+            "gitea",
+            "https://git.example.org",
+            "team/shop",
+        ),
+        ("gitea:ssh://git@git.example.org:2222/t/s", "gitea", "https://git.example.org", "t/s"),
+        ("forge:https://u:p@git.example.org/t/s.git", "gitea", "https://git.example.org", "t/s"),
+    ],
+)
+def test_a_repository_is_found(text: str, kind: str, url: str, path: str) -> None:
+    found = place.find(text, Path("/nonexistent"))
+    assert (found.kind, found.url, f"{found.owner}/{found.name}") == (kind, url, path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("gitea:", "gitea:shop", "gitea:https://example.org/", "gitea:https://example.org/shop"),
+        *("gitea:file:///etc/passwd", "gitea:https://example.org/a b/c", "forge:", "gitea:../a/b"),
+    ],
+)
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(SourceError, match="names no repository"):
+        place.find(text, Path("/nonexistent"))
+
+
+def test_the_remote_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    url = "https://git.example.org:8443/Team/shop.git"
+    subprocess.run(["git", "-C", str(project), "remote", "add", "origin", url], check=True)
+    (project / "src").mkdir()
+    found = place.locate("forge:", project / "src")
+    assert found.folder == project and found.place.is_dir()
+    assert found.place.parts[-3:] == ("git.example.org_8443", "team", "shop")
+    assert found.options["url"] == "https://git.example.org:8443"
