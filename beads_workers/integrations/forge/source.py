@@ -348,7 +348,7 @@ class ForgeSource:
         claim, login = seen.claim, self._forge.login()
         ours = [each for each in seen.thread.comments if each.author == login]
         notes = marks.of_kind(ours, login, marks.NOTE)
-        earlier = None if kind == marks.QUESTION else (notes or [claim])[-1]
+        earlier = None if kind == marks.QUESTION else next(iter(notes[-1:]), claim)
         if text and not any(each.text == text for each in ours):
             if earlier is None:
                 self._forge.comment(seen.thread.issue.number, text)
