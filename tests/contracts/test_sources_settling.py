@@ -66,7 +66,7 @@ def test_what_is_quarantined_stays_out_until_it_is_reopened(
     assert taken(source) == [held]
 
 
-@needs("hand_over")
+@needs("owned")
 def test_after_a_hand_over_the_issue_can_still_be_closed(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
@@ -76,7 +76,7 @@ def test_after_a_hand_over_the_issue_can_still_be_closed(
     assert tracker.read(held)[0] == "closed"
 
 
-@needs("hand_over")
+@needs("owned")
 def test_after_a_hand_over_the_issue_can_still_be_requeued(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
@@ -87,7 +87,7 @@ def test_after_a_hand_over_the_issue_can_still_be_requeued(
     assert tracker.read(held) == ("open", NOBODY)
 
 
-@needs("hand_over")
+@needs("owned")
 def test_what_a_stranger_claimed_after_a_hand_over_is_left_alone(
     tracker: Tracker, source: Source, held: IssueId
 ) -> None:
@@ -350,7 +350,7 @@ def test_recovery_leaves_alone_what_a_worker_of_somebody_else_still_has(
     assert now[other] == ("open", NOBODY)
 
 
-@needs("hand_over")
+@needs("owned")
 def test_recovery_frees_what_was_handed_over(tracker: Tracker, source_of: MakeSource) -> None:
     closed, begun = tracker.create("closed"), tracker.create("begun")
     dead = source_of(US)

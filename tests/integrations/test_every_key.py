@@ -115,6 +115,9 @@ prompt = "Do {id}"
 [agents.other]
 argv = ["other"]
 
+[forge]
+from = "labelled"
+trusted = ["renovate"]
 [places.big]
 engine = "slurm"
 address = "batch"
@@ -129,6 +132,8 @@ BIG |= {"lease_seconds": 60.0, "insecure": False}
 VALUES = {
     "workers": 8,
     "source": "sqlite",
+    "issues_from": "labelled",
+    "trusted": ("renovate",),
     "label": ("a", "b"),
     "label_any": ("c",),
     "on": ("local:2", "big:4"),

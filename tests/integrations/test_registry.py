@@ -51,6 +51,9 @@ def test_what_pushes_has_an_ingress_and_nothing_else_has_one(name: str) -> None:
         ("sqlite", "sqlite"),
         ("hero", "hero"),
         ("redis://h/0?worker=w", "hero"),
+        ("gitea:https://h/o/r", "forge"),
+        ("forge:", "forge"),
+        ("forge", None),
         ("dispatcherd:d.yml", "dispatcherd"),
         ("postgresql://h/d", "dispatcherd"),
         ("rrq", None),
@@ -67,11 +70,11 @@ def test_a_text_means_one_kind_or_none(text: str, name: str | None) -> None:
 
 @pytest.mark.usefixtures("without_hero")
 def test_a_kind_that_is_not_there_is_passed_over_until_it_is_named() -> None:
-    assert [kind.name for kind in kinds()] == ["bd", "sqlite", "rrq", "dispatcherd"]
+    assert [kind.name for kind in kinds()] == ["bd", "sqlite", "rrq", "dispatcherd", "forge"]
     assert recognise("redis://h") is None
     with pytest.raises(KindMissing, match="hero is not part of this installation") as caught:
         recognise("hero")
-    assert caught.value.hint == "known are bd, sqlite, rrq, dispatcherd"
+    assert caught.value.hint == "known are bd, sqlite, rrq, dispatcherd, forge"
     with pytest.raises(KindMissing):
         kind_of("jira")
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from beads_workers.core.base.source import Source
+from beads_workers.integrations.forge.api import FORMS, TOKENS
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
-
-PREFIXES = ("gitea:", "forge:")
-TOKENS = ("GITEA_TOKEN", "FORGEJO_TOKEN")
-FORMS = ("gitea:https://HOST/OWNER/REPO", "forge:")
 
 
 def _open(opening: Opening) -> Source:
@@ -30,7 +27,7 @@ KIND = SourceKind(
     called="the forge",
     open=_open,
     capabilities=Capabilities(dependencies=True, owned=False, agents_close=False),
-    prefixes=PREFIXES,
+    prefixes=("gitea:", "forge:"),
     secrets=TOKENS,
     forms=FORMS,
     named=False,

@@ -11,6 +11,11 @@ from typing import Protocol
 from beads_workers.core.base.model import value
 from beads_workers.core.base.source import Calls, SourceError
 
+FORMS = ("gitea:https://HOST/OWNER/REPO", "forge:")
+"""Texts of ``--source``; the last one means the remote of the repository here."""
+TOKENS = ("GITEA_TOKEN", "FORGEJO_TOKEN")
+"""Variables with a token, the first one that is set."""
+
 
 class ForgeError(SourceError):
     """The forge did not answer as it should."""
@@ -27,7 +32,7 @@ class Gone(ForgeError):
 
 
 @value
-class Repository:
+class ForgeRepository:
     """A repository on a forge. ``url``: of the forge, without a slash at its end."""
 
     kind: str
@@ -120,7 +125,7 @@ class IssueChange:
 class Forge(Protocol):
     """One repository of a forge, as one login sees it. Everything may raise ``ForgeError``."""
 
-    repository: Repository
+    repository: ForgeRepository
     calls: Calls
 
     lag_seconds: float

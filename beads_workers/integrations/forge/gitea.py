@@ -8,19 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from beads_workers.integrations.forge import TOKENS, reading
+from beads_workers.integrations.forge import reading
 from beads_workers.integrations.forge.api import (
+    TOKENS,
     Blocker,
     ForgeComment,
     ForgeError,
     ForgeIssue,
+    ForgeRepository,
     Gone,
     IssueChange,
     LabelEvent,
-    Repository,
     Thread,
 )
-from beads_workers.integrations.forge.web import Http, Reply
+from beads_workers.integrations.forge.web import Http, HttpAnswer
 
 PAGE = 50
 PAGES_MAX = 200
@@ -37,7 +38,9 @@ class Gitea:
 
     lag_seconds = 2.0
 
-    def __init__(self, repository: Repository, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, repository: ForgeRepository, environ: Mapping[str, str] = os.environ
+    ) -> None:
         self.repository = repository
         token = next((environ[name] for name in TOKENS if environ.get(name)), "")
         if not token:
@@ -204,11 +207,11 @@ class Gitea:
                 return found
         raise ForgeError(f"{path}: there are more than {PAGES_MAX} pages")
 
-    def _ask(self, method: str, path: str, body: Any = None) -> Reply:
+    def _ask(self, method: str, path: str, body: Any = None) -> HttpAnswer:
         return self._http.ask(method, path, body)
 
 
-def _has_more(reply: Reply, page: int, count: int) -> bool:
+def _has_more(reply: HttpAnswer, page: int, count: int) -> bool:
     """Return whether a short page is not the last one: the server may have a smaller limit."""
     return count > 0 and f"page={page + 1}" in reply.headers.get("link", "")
 

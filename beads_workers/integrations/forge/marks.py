@@ -21,7 +21,7 @@ _OBEYED = (
     (re.compile(r"#(?=\d)"), f"#{_BREAK}"),
     (re.compile(r"(?i)\b(gh-)(?=\d)"), rf"\1{_BREAK}"),
     (re.compile(r"(?i)(/(?:issues|pull|pulls|merge_requests)/)(?=\d)"), rf"\1{_BREAK}"),
-    (re.compile(r"(?m)^(\s*)/(?=\w)"), rf"\1{_BREAK}/"),
+    (re.compile(r"(?m)^([ \t]*)/(?=\w)"), rf"\1{_BREAK}/"),
     (re.compile(r"(?im)^([ \t]*(?:fix|close|resolve)\w*)(?=:)"), rf"\1{_BREAK}"),
 )
 TEXT_CHARS_MAX = 20_000

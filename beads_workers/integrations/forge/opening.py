@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from beads_workers.core.base.source import SourceError
-from beads_workers.integrations.forge.api import Forge, Repository
+from beads_workers.integrations.forge.api import Forge, ForgeRepository
 
 
 def open_forge(options: Mapping[str, Any]) -> Forge:
     """Return the adapter; raise ``SourceError`` if something for it is missing."""
     names = ("kind", "url", "owner", "name")
-    repository = Repository(*(str(options[name]) for name in names))
+    repository = ForgeRepository(*(str(options[name]) for name in names))
     try:
         from beads_workers.integrations.forge.gitea import Gitea
 

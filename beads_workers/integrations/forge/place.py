@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from beads_workers.core.base.source import SourceError
-from beads_workers.integrations.forge import FORMS
-from beads_workers.integrations.forge.api import Repository
+from beads_workers.integrations.forge.api import FORMS, ForgeRepository
 from beads_workers.kinds import Located
+from beads_workers.worktrees.git import GitError, git_or_none
 
 GITEA = "gitea"
 _PAIR = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?")
@@ -30,7 +29,7 @@ def locate(text: str, folder: Path) -> Located:
     return Located(place, project, options_of(found))
 
 
-def options_of(repository: Repository) -> dict[str, Any]:
+def options_of(repository: ForgeRepository) -> dict[str, Any]:
     """Return the options of a source."""
     return {
         "kind": repository.kind,
@@ -40,7 +39,7 @@ def options_of(repository: Repository) -> dict[str, Any]:
     }
 
 
-def find(text: str, project: Path) -> Repository:
+def find(text: str, project: Path) -> ForgeRepository:
     """Return the repository that a text of ``--source`` means."""
     kind, _, rest = text.partition(":")
     rest = rest or (_remote(project) if kind == "forge" else "")
@@ -48,19 +47,17 @@ def find(text: str, project: Path) -> Repository:
         pair = _PAIR.fullmatch(match[4])
         if pair is not None:
             url = f"{match[1]}://{match[2].lower()}{match[3]}"
-            return Repository(GITEA, url, pair[1].lower(), pair[2].lower())
+            return ForgeRepository(GITEA, url, pair[1].lower(), pair[2].lower())
     elif (ssh := _SSH.fullmatch(rest)) is not None and (pair := _PAIR.fullmatch(ssh[2])):
-        return Repository(GITEA, f"https://{ssh[1].lower()}", pair[1].lower(), pair[2].lower())
+        return ForgeRepository(GITEA, f"https://{ssh[1].lower()}", pair[1].lower(), pair[2].lower())
     raise SourceError(f"{text!r} names no repository", f"{', '.join(FORMS)} are known")
 
 
 def _remote(project: Path) -> str:
-    words = ("git", "-C", str(project), "remote", "get-url", "origin")
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.SubprocessError):
+        return (git_or_none(str(project), "config", "remote.origin.url") or "").strip()
+    except GitError:
         return ""
-    return done.stdout.strip()
 
 
 def _project(folder: Path) -> Path:

@@ -31,7 +31,7 @@ _QUOTE = re.compile(r"(?m)^ {0,3}>.*$")
 _COMMENT = re.compile(r"(?s)<!--.*?(?:-->|\Z)")
 _LIST = r"#\d{1,9}(?!\d)(?:(?:\s*,\s*(?:and\s+)?|\s+and\s+)#\d{1,9}(?!\d))*"
 _WAITS = re.compile(rf"(?i)\b(?:blocked by|depends on):?\s+({_LIST})")
-_TASK = re.compile(r"(?m)^\s*[-*+] \[[ xX]\] +(?:.*\s)?#(\d{1,9})\b")
+_TASK = re.compile(r"(?m)^[ \t]*[-*+] \[[ xX]\] +(?:.*[ \t])?#(\d{1,9})\b")
 _NUMBER = re.compile(r"#(\d{1,9})")
 
 
@@ -64,7 +64,8 @@ def waits_in(body: str) -> tuple[int, ...]:
     for hidden in (_COMMENT, _CODE, _QUOTE):
         body = hidden.sub(" ", body)
     named = [n for each in _WAITS.findall(body) for n in _NUMBER.findall(each)]
-    return tuple(dict.fromkeys(int(n) for n in (*named, *_TASK.findall(body))))
+    numbers = dict.fromkeys(map(int, (*named, *_TASK.findall(body))))
+    return tuple(number for number in numbers if number)
 
 
 def in_order(issues: Iterable[ForgeIssue]) -> list[ForgeIssue]:

@@ -24,7 +24,7 @@ long."""
 
 
 @value
-class Reply:
+class HttpAnswer:
     """An answer: ``data`` is its JSON, None without one; ``headers`` have names in lower case."""
 
     status: int
@@ -43,7 +43,7 @@ class Patience:
         if (left := self._until - time.monotonic()) > 0:
             raise ForgeDown(f"{self._why}; it is asked again in {left:.0f} s")
 
-    def judge(self, reply: Reply, what: str) -> Reply:
+    def judge(self, reply: HttpAnswer, what: str) -> HttpAnswer:
         """Return an answer that says something; raise ``ForgeError`` for all others."""
         status, said = reply.status, _message(reply.data)
         limited = status == 429 or (status == 403 and _is_limit(reply, said))
@@ -66,7 +66,7 @@ class Patience:
         return reply
 
 
-def _is_limit(reply: Reply, said: str) -> bool:
+def _is_limit(reply: HttpAnswer, said: str) -> bool:
     headers = reply.headers
     return (
         "retry-after" in headers
@@ -75,7 +75,7 @@ def _is_limit(reply: Reply, said: str) -> bool:
     )
 
 
-def _wait(reply: Reply) -> float:
+def _wait(reply: HttpAnswer) -> float:
     """Return the seconds for which the forge wants to be left alone."""
     text, reset = reply.headers.get("retry-after", ""), reply.headers.get("x-ratelimit-reset", "")
     seconds = RETRY_SECONDS
@@ -123,7 +123,7 @@ class Http:
         self.said_at = ""
         """When the last answer was made, by the server's clock: RFC 3339, in UTC."""
 
-    def ask(self, method: str, path: str, body: Any = None) -> Reply:
+    def ask(self, method: str, path: str, body: Any = None) -> HttpAnswer:
         """Return the answer to a request; raises ``ForgeError``."""
         what = f"{method} {path.partition('?')[0]}"
         self._patience.check()
@@ -156,7 +156,7 @@ class Http:
         data = b"".join(pieces)
         is_json = reply.status < 300 or data[:1] in (b"{", b"[")
         return self._patience.judge(
-            Reply(reply.status, headers, parsed(data, what) if is_json else None), what
+            HttpAnswer(reply.status, headers, parsed(data, what) if is_json else None), what
         )
 
     def close(self) -> None:

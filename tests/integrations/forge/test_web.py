@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from beads_workers.integrations.forge import web
-from beads_workers.integrations.forge.api import ForgeDown, ForgeError, Gone, Repository
+from beads_workers.integrations.forge.api import ForgeDown, ForgeError, ForgeRepository, Gone
 from beads_workers.integrations.forge.gitea import Gitea
 from beads_workers.integrations.forge.web import Http
 
@@ -175,12 +175,12 @@ def test_a_server_that_is_gone_is_down(server: Server) -> None:
 )
 def test_what_is_no_list_of_issues_is_an_error(server: Server, body: bytes) -> None:
     server.answers.append((200, {}, body))
-    forge = Gitea(Repository("gitea", server.url, "o", "r"), {"GITEA_TOKEN": TOKEN})
+    forge = Gitea(ForgeRepository("gitea", server.url, "o", "r"), {"GITEA_TOKEN": TOKEN})
     with pytest.raises(ForgeError):
         forge.issues("")
 
 
 def test_without_a_token_nothing_is_asked(server: Server) -> None:
     with pytest.raises(ForgeError, match="no token"):
-        Gitea(Repository("gitea", server.url, "o", "r"), {})
+        Gitea(ForgeRepository("gitea", server.url, "o", "r"), {})
     assert server.asked == []

@@ -14,7 +14,7 @@ from pathlib import Path
 from beads_workers.core.base.model import Filters, IssueId
 from beads_workers.core.base.source import Source
 from beads_workers.integrations.forge import marks, reading
-from beads_workers.integrations.forge.api import Repository
+from beads_workers.integrations.forge.api import ForgeRepository
 from beads_workers.integrations.forge.gitea import Gitea as Forge
 from beads_workers.integrations.forge.source import WORKING, ForgeSource
 from tests.contracts.pull_sources import THEM, US
@@ -47,7 +47,7 @@ class GiteaTracker:
 
     def forge(self) -> Forge:
         token = self.server.user(LOGIN).token
-        repository = Repository("gitea", self.server.url, TEAM, self.at.name)
+        repository = ForgeRepository("gitea", self.server.url, TEAM, self.at.name)
         return Forge(repository, {"GITEA_TOKEN": token})
 
     def source(self, actor: str, filters: Filters, listed_max: int) -> Source:
