@@ -151,8 +151,9 @@ class SourceKind:
     prefixes: tuple[str, ...] = ()
     # The texts that ``--source`` accepts, for hints.
     forms: tuple[str, ...] = ()
-    # Variables with its tokens: a fleet's source has them, and nothing that the fleet starts.
-    secrets: tuple[str, ...] = ()
+    # Returns the variables with its tokens, from its options: the source has them, and nothing
+    # that the fleet starts. ``NAME=TEXT`` is set instead.
+    secrets: Callable[[Mapping[str, Any]], tuple[str, ...]] | None = None
     # Its name alone selects it.
     named: bool = True
     # Turns the text of ``--source`` and the current folder into ``Located``, or raises

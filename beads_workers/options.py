@@ -396,7 +396,10 @@ class Options:
         panel=FLEET,
     )
     source: str | None = option(
-        None, ("source",), "bd, sqlite, gitea:URL, dispatcherd:CONFIG or a URL.", at=BOTH
+        None,
+        ("source",),
+        "bd, sqlite, github:OWNER/REPO, gitea:URL, dispatcherd:CONFIG or a URL.",
+        at=BOTH,
     )
     issues_from: str = option(
         "writers",

@@ -44,7 +44,7 @@ from beads_workers.runtime.handshake import StartRefused, read_settings, say, sa
 from beads_workers.runtime.journal import Journal, JournalLost, Size
 from beads_workers.runtime.kin import Kin
 from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
-from beads_workers.runtime.processes import lacking, raise_file_limit, redirect_output
+from beads_workers.runtime.processes import hide, lacking, raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
 from beads_workers.runtime.sockets import TcpListener, free_socket
 from beads_workers.runtime.tracker_thread import Recovery
@@ -111,8 +111,7 @@ class Fleet:
             self._settings, self._actor, sources.JournalCalls(self._journal)
         )
         description = self._described()
-        for name in sources.secrets_of(self._settings):  # It has read them.
-            os.environ.pop(name, None)
+        hide(sources.secrets_of(self._settings))  # It has read them.
         code = self._work(zygote_client, unsettled, last, description)
         for lock in locks:
             os.close(lock)

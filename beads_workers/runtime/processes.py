@@ -224,6 +224,15 @@ fleet sets them, or its Python environment, into which ``poetry install`` would 
 code in place of the checkout's."""
 
 
+def hide(secrets: Iterable[str]) -> None:
+    """Take variables out of this process's environment; ``NAME=TEXT`` is set instead."""
+    for each in secrets:
+        name, is_set, text = each.partition("=")
+        os.environ.pop(name, None)
+        if is_set:
+            os.environ[name] = text
+
+
 def inherited() -> dict[str, str]:
     """Return this process's environment, as programs in a worktree inherit it."""
     return {name: text for name, text in os.environ.items() if name not in NOT_FOR_WORKTREES}

@@ -45,7 +45,8 @@ def open_source(settings: FleetSettings, actor: str, call_log: CallLog | None = 
 
 def secrets_of(settings: FleetSettings) -> tuple[str, ...]:
     """Return the variables with tokens of the source."""
-    return kind_of(settings.source).secrets
+    found = kind_of(settings.source).secrets
+    return () if found is None else found(settings.source_options)
 
 
 def self_claiming_argv(source: Source) -> tuple[str, ...]:

@@ -247,8 +247,9 @@ def run_worker(
     processes.keep_from_tasks()
     sessions.adopt()
     hidden = processes.NOT_FOR_WORKTREES if settings.work.worktrees is not None else ()
-    for name in (*hidden, *settings.secrets):
+    for name in hidden:
         os.environ.pop(name, None)
+    processes.hide(settings.secrets)
     half = WorkerHalf(
         settings.worker_id, settings.work, partial(plan, settings=settings), connect_delays
     )

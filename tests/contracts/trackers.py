@@ -267,6 +267,13 @@ def _gitea(folder: Path) -> Tracker:
     return GiteaTracker(folder)
 
 
+def _gh(folder: Path) -> Tracker:
+    from tests.integrations.forge.tracker import GitHubTracker
+
+    return GitHubTracker(folder)
+
+
 for kind in kinds():
     if kind.name == "forge":  # It may be left out of an installation.
-        TRACKERS["gitea"], CAPABILITIES["gitea"] = _gitea, kind.capabilities
+        TRACKERS |= {"gitea": _gitea, "gh": _gh}
+        CAPABILITIES |= dict.fromkeys(("gitea", "gh"), kind.capabilities)

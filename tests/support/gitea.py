@@ -175,8 +175,8 @@ class Gitea:
     def _made(self, name: str, *options: str) -> User:
         words = ("--username", name, "--password", PASSWORD, "--email", f"{name}@example.org")
         self._call("admin", "user", "create", *words, "--must-change-password=false", *options)
-        words = ("--username", name, "--token-name", "t", "--scopes", "all", "--raw")
-        said = self._call("admin", "user", "generate-access-token", *words)
+        asked = ("--username", name, "--token-name", "t", "--scopes", "all", "--raw")
+        said = self._call("admin", "user", "generate-access-token", *asked)
         (token,) = re.findall(r"(?m)^[0-9a-f]{40}$", said)  # Beside what it logs.
         self.users[name] = made = User(self, name, token)
         return made
@@ -255,6 +255,12 @@ class Repository:
     def read(self, number: int) -> dict[str, Any]:
         """Return an issue."""
         found: dict[str, Any] = self.server.user("root").ask("GET", f"{self.path}/issues/{number}")
+        return found
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return all issues, closed ones too; fifty at most."""
+        path = f"{self.path}/issues?state=all&limit=50"
+        found: list[dict[str, Any]] = self.server.user("root").ask("GET", path)
         return found
 
     def comments(self, number: int) -> list[dict[str, Any]]:

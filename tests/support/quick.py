@@ -24,7 +24,7 @@ def needs_much(item: pytest.Item) -> bool:
     return (
         item.nodeid.startswith("tests/end_to_end/")
         or bool(fixtures & REAL)
-        or re.search(r"\b(bd|gitea|postgres)\b", parameters) is not None
+        or re.search(r"\b(bd|gh|gitea|postgres)\b", parameters) is not None
         or item.get_closest_marker("peers") is not None
     )
 

@@ -1,9 +1,12 @@
-"""Issues of a forge as a kind of source: Gitea and Forgejo."""
+"""Issues of a forge as a kind of source: GitHub, Gitea and Forgejo."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from beads_workers.core.base.source import Source
-from beads_workers.integrations.forge.api import FORMS, TOKENS
+from beads_workers.integrations.forge.api import FORMS, GH_TOKENS, NO_GH_LOGIN, TOKENS
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 
@@ -13,7 +16,7 @@ def _open(opening: Opening) -> Source:
 
     settings, options = opening.settings, opening.settings.source_options
     return ForgeSource(
-        open_forge(options),
+        open_forge(options, opening.call_log),
         texts_from=options.get("from", "writers"),
         trusted=options.get("trusted", ()),
         actor=opening.actor,
@@ -22,13 +25,17 @@ def _open(opening: Opening) -> Source:
     )
 
 
+def _secrets(options: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*GH_TOKENS, NO_GH_LOGIN) if options.get("kind") == "github" else TOKENS
+
+
 KIND = SourceKind(
     name="forge",
     called="the forge",
     open=_open,
     capabilities=Capabilities(dependencies=True, owned=False, agents_close=False),
-    prefixes=("gitea:", "forge:"),
-    secrets=TOKENS,
+    prefixes=("github:", "gitea:", "forge:"),
+    secrets=_secrets,
     forms=FORMS,
     named=False,
     locate=Late("beads_workers.integrations.forge.place:locate"),

@@ -11,10 +11,13 @@ from typing import Protocol
 from beads_workers.core.base.model import value
 from beads_workers.core.base.source import Calls, SourceError
 
-FORMS = ("gitea:https://HOST/OWNER/REPO", "forge:")
+FORMS = ("github:OWNER/REPO", "gitea:https://HOST/OWNER/REPO", "forge:")
 """Texts of ``--source``; the last one means the remote of the repository here."""
 TOKENS = ("GITEA_TOKEN", "FORGEJO_TOKEN")
-"""Variables with a token, the first one that is set."""
+"""Variables with a token for Gitea, the first one that is set."""
+GH_TOKENS = ("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+NO_GH_LOGIN = "GH_CONFIG_DIR=/nonexistent"
+"""For whatever is not to have the login of ``gh``."""
 
 
 class ForgeError(SourceError):

@@ -7,12 +7,18 @@ from typing import Any
 
 from beads_workers.core.base.source import SourceError
 from beads_workers.integrations.forge.api import Forge, ForgeRepository
+from beads_workers.integrations.forge.place import GITHUB
+from beads_workers.kinds import CallLog
 
 
-def open_forge(options: Mapping[str, Any]) -> Forge:
+def open_forge(options: Mapping[str, Any], call_log: CallLog | None = None) -> Forge:
     """Return the adapter; raise ``SourceError`` if something for it is missing."""
     names = ("kind", "url", "owner", "name")
     repository = ForgeRepository(*(str(options[name]) for name in names))
+    if repository.kind == GITHUB:
+        from beads_workers.integrations.forge.github import GitHub
+
+        return GitHub(repository, call_log=call_log)
     try:
         from beads_workers.integrations.forge.gitea import Gitea
 

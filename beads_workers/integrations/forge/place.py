@@ -1,9 +1,10 @@
-"""Which repository is meant: ``gitea:URL``, or ``forge:`` for that of the remote."""
+"""Which repository is meant: ``github:OWNER/NAME``, ``gitea:URL``, or that of the remote."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from beads_workers.integrations.forge.api import FORMS, ForgeRepository
 from beads_workers.kinds import Located
 from beads_workers.worktrees.git import GitError, git_or_none
 
-GITEA = "gitea"
+GITHUB, GITEA = "github", "gitea"
+GITHUB_HOST = "github.com"
 _PAIR = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?")
 _URL = re.compile(
     r"(https?)://(?:[^@/\s]*@)?([A-Za-z0-9.-]+(?::\d+)?)((?:/[\w.-]+)*?)/([^/\s]+/[^/\s]+)/?"
@@ -39,11 +41,16 @@ def options_of(repository: ForgeRepository) -> dict[str, Any]:
     }
 
 
-def find(text: str, project: Path) -> ForgeRepository:
+def find(text: str, project: Path, environ: Mapping[str, str] = os.environ) -> ForgeRepository:
     """Return the repository that a text of ``--source`` means."""
     kind, _, rest = text.partition(":")
     rest = rest or (_remote(project) if kind == "forge" else "")
-    if (match := _URL.fullmatch(rest)) is not None:
+    host, path = _parts(rest)
+    if kind == GITHUB or (kind == "forge" and host in _hosts(environ)):
+        host = host or environ.get("GH_HOST") or GITHUB_HOST
+        if (pair := _PAIR.fullmatch(path or rest)) is not None:
+            return ForgeRepository(GITHUB, f"https://{host}", pair[1].lower(), pair[2].lower())
+    elif (match := _URL.fullmatch(rest)) is not None:
         pair = _PAIR.fullmatch(match[4])
         if pair is not None:
             url = f"{match[1]}://{match[2].lower()}{match[3]}"
@@ -51,6 +58,19 @@ def find(text: str, project: Path) -> ForgeRepository:
     elif (ssh := _SSH.fullmatch(rest)) is not None and (pair := _PAIR.fullmatch(ssh[2])):
         return ForgeRepository(GITEA, f"https://{ssh[1].lower()}", pair[1].lower(), pair[2].lower())
     raise SourceError(f"{text!r} names no repository", f"{', '.join(FORMS)} are known")
+
+
+def _hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the hosts that are GitHub's, or a GitHub Enterprise that ``gh`` is told of."""
+    return tuple(filter(None, (GITHUB_HOST, environ.get("GH_HOST"))))
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """Return host and path of an address of a repository; empty texts if it is none."""
+    if (match := _URL.fullmatch(text)) is not None:
+        return match[2].lower(), match[4]
+    ssh = _SSH.fullmatch(text)
+    return (ssh[1].lower(), ssh[2]) if ssh is not None else ("", "")
 
 
 def _remote(project: Path) -> str:

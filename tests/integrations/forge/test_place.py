@@ -34,11 +34,15 @@ from beads_workers.integrations.forge import place
             "team/shop",
         ),
         ("gitea:ssh://git@git.example.org:2222/t/s", "gitea", "https://git.example.org", "t/s"),
+        ("github:Team/shop", "github", "https://github.com", "team/shop"),
+        ("github:https://ghe.example.org/t/s", "github", "https://ghe.example.org", "t/s"),
+        ("forge:git@github.com:team/shop.git", "github", "https://github.com", "team/shop"),
+        ("forge:https://github.com/team/shop", "github", "https://github.com", "team/shop"),
         ("forge:https://u:p@git.example.org/t/s.git", "gitea", "https://git.example.org", "t/s"),
     ],
 )
 def test_a_repository_is_found(text: str, kind: str, url: str, path: str) -> None:
-    found = place.find(text, Path("/nonexistent"))
+    found = place.find(text, Path("/nonexistent"), {})
     assert (found.kind, found.url, f"{found.owner}/{found.name}") == (kind, url, path)
 
 
@@ -46,6 +50,7 @@ def test_a_repository_is_found(text: str, kind: str, url: str, path: str) -> Non
     "text",
     [
         *("gitea:", "gitea:shop", "gitea:https://example.org/", "gitea:https://example.org/shop"),
+        *("github:", "github:shop", "github:a/b/c", "forge:https://github.com/team"),
         *("gitea:file:///etc/passwd", "gitea:https://example.org/a b/c", "forge:", "gitea:../a/b"),
     ],
 )

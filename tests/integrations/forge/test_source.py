@@ -16,7 +16,7 @@ from beads_workers.integrations.forge import marks, reading
 from beads_workers.integrations.forge.api import ForgeComment
 from beads_workers.integrations.forge.source import ForgeSource
 from tests.contracts.pull_sources import THEM, US, settled, taken
-from tests.integrations.forge.tracker import LOGIN, GiteaTracker
+from tests.integrations.forge.tracker import LOGIN, ForgeTracker, GiteaTracker
 from tests.support.fleet import until
 
 pytestmark = [pytest.mark.peers, pytest.mark.daily(3)]
@@ -28,7 +28,7 @@ def here(tmp_path: Path) -> GiteaTracker:
 
 
 def source(
-    here: GiteaTracker, actor: str = US, texts_from: str = "writers", **more: Any
+    here: ForgeTracker, actor: str = US, texts_from: str = "writers", **more: Any
 ) -> ForgeSource:
     fields: dict[str, Any] = {"filters": Filters(), "listed_max": 200, "look_seconds": 0.0}
     fields |= {"sleep": lambda seconds: None} | more

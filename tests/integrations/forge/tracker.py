@@ -1,24 +1,28 @@
-"""Gitea's issues for the contract tests: a repository for each test, on one server."""
+"""Issues of forges for the contract tests: a repository for each test."""
 
 from __future__ import annotations
 
 import atexit
 import functools
 import itertools
+import os
 import re
 import shutil
 import tempfile
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
 from beads_workers.core.base.model import Filters, IssueId
 from beads_workers.core.base.source import Source
 from beads_workers.integrations.forge import marks, reading
-from beads_workers.integrations.forge.api import ForgeRepository
-from beads_workers.integrations.forge.gitea import Gitea as Forge
+from beads_workers.integrations.forge.api import Forge, ForgeRepository
+from beads_workers.integrations.forge.gitea import Gitea as GiteaForge
+from beads_workers.integrations.forge.github import GitHub
 from beads_workers.integrations.forge.source import WORKING, ForgeSource
 from tests.contracts.pull_sources import THEM, US
-from tests.support.gitea import TEAM, Gitea
+from tests.support.gitea import TEAM, Gitea, Repository
+from tests.support.github import NAME, OWNER, GitHubServer
 
 LOGIN = "fleet"
 """Whose token the fleets have; ``root`` is who acts behind their back."""
@@ -37,18 +41,21 @@ def server() -> Gitea:
     return made
 
 
-class GiteaTracker:
-    """See ``tests.contracts.trackers.Tracker``."""
+class ForgeTracker:
+    """See ``tests.contracts.trackers.Tracker``. ``at``: what people see and do there."""
 
-    def __init__(self, folder: Path) -> None:
-        self.server = server()
+    at: Repository | GitHubServer
+
+    def __init__(self) -> None:
         self._people: dict[str, str] = {}
-        self.at = self.server.repository(f"r{next(_numbers)}", LOGIN, "alice")
 
     def forge(self) -> Forge:
-        token = self.server.user(LOGIN).token
-        repository = ForgeRepository("gitea", self.server.url, TEAM, self.at.name)
-        return Forge(repository, {"GITEA_TOKEN": token})
+        """The adapter, with the token of ``LOGIN``."""
+        raise NotImplementedError
+
+    def allow(self, login: str) -> None:
+        """Let somebody write to the repository."""
+        raise NotImplementedError
 
     def source(self, actor: str, filters: Filters, listed_max: int) -> Source:
         return ForgeSource(
@@ -96,9 +103,6 @@ class GiteaTracker:
         people = [self._person(assignee)] if assignee and "/" not in assignee else []
         self.at.edit(number, assignees=people, state="closed" if status == "closed" else "open")
 
-    def close_as(self, issue_id: IssueId, actor: str) -> None:
-        self.at.edit(int(issue_id), state="closed", by=LOGIN)
-
     def read(self, issue_id: IssueId) -> tuple[str, str]:
         number = int(issue_id)
         issue, holder = self.at.read(number), ""
@@ -117,16 +121,57 @@ class GiteaTracker:
         """The login of somebody, who may be assigned."""
         login = re.sub("[^a-z]", "", name.lower())
         self._people[login] = name
-        self.server.user(login)
-        path = f"{self.at.path}/collaborators/{login}"
-        self.server.user("root").ask("PUT", path, {"permission": "write"})
+        self.allow(login)
         return login
 
+    def close_as(self, issue_id: IssueId, actor: str) -> None:
+        self.at.edit(int(issue_id), state="closed", by=LOGIN)
+
     def read_all(self) -> dict[IssueId, tuple[str, str]]:
-        rows = self.server.user("root").ask("GET", f"{self.at.path}/issues?state=all&limit=50")
-        ids = (IssueId(str(row["number"])) for row in rows)
+        ids = (IssueId(str(row["number"])) for row in self.at.all())
         return {issue_id: self.read(issue_id) for issue_id in ids}
 
     def notes(self, issue_id: IssueId) -> str:
         texts = (each["body"] for each in self.at.comments(int(issue_id)))
         return "\n".join(texts).replace("\u200b", "")
+
+
+class GiteaTracker(ForgeTracker):
+    """A repository of its own on the one Gitea."""
+
+    at: Repository
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.server = server()
+        self.at = self.server.repository(f"r{next(_numbers)}", LOGIN, "alice")
+
+    def forge(self) -> Forge:
+        token = self.server.user(LOGIN).token
+        repository = ForgeRepository("gitea", self.server.url, TEAM, self.at.name)
+        return GiteaForge(repository, {"GITEA_TOKEN": token})
+
+    def allow(self, login: str) -> None:
+        self.server.user(login)
+        path = f"{self.at.path}/collaborators/{login}"
+        self.server.user("root").ask("PUT", path, {"permission": "write"})
+
+
+class GitHubTracker(ForgeTracker):
+    """A GitHub of its own, which the real ``gh`` asks."""
+
+    at: GitHubServer
+
+    def __init__(self, folder: Path, *, late: float = 0.0) -> None:
+        super().__init__()
+        self.at = self.server = GitHubServer(late=late).__enter__()
+        weakref.finalize(self, self.at.__exit__)
+        self.at.rights |= {LOGIN: "write", "alice": "write", "eve": "read"}
+
+    def forge(self) -> Forge:
+        environ = {"PATH": os.environ["PATH"], **self.at.environment(LOGIN)}
+        repository = ForgeRepository("github", f"https://{self.at.host}", OWNER, NAME)
+        return GitHub(repository, environ)
+
+    def allow(self, login: str) -> None:
+        self.at.rights[login] = "write"
