@@ -404,7 +404,7 @@ class Options:
     issues_from: str = option(
         "writers",
         choice("writers", "labelled", "anyone"),
-        "Whose issues of a forge agents read: writers' (default), also labelled ones, anyone's.",
+        "On a forge, agents read what these wrote: writers (default), labelled or anyone.",
         at=BOTH,
         flags=("--from",),
         table=("forge", "from"),
