@@ -130,7 +130,8 @@ class Gitea:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._process = subprocess.Popen(
-            [*self._command("web")],
+            # It ends with this process, however that ends.
+            ["setpriv", "--pdeathsig", "KILL", *self._command("web")],
             env=self._environment(),
             stdin=subprocess.DEVNULL,
             stdout=(self.folder / "out").open("ab"),

@@ -6,12 +6,14 @@ It has one repository, and answers as GitHub's public descriptions say. Comments
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import http.server
 import json
 import random
 import re
+import shutil
 import ssl
 import subprocess
 import tempfile
@@ -31,6 +33,7 @@ Json = dict[str, Any]
 def certificate() -> tuple[Path, Path]:
     """Return a certificate for localhost, which is its own authority, and its key."""
     folder = Path(tempfile.mkdtemp(prefix="beads-workers-tls-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made, key = folder / "certificate.pem", folder / "key.pem"
     words = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2")
     about = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
@@ -165,6 +168,8 @@ class GitHubServer(http.server.ThreadingHTTPServer):
             "labels": [{"name": each} for each in row["labels"]],
             "assignees": [person(each) for each in row["assignees"]],
             "locked": row["locked"],
+            "issue_dependencies_summary": {"total_blocked_by": len(row["blocked_by"])},
+            "sub_issues_summary": {"total": 0},
         }
 
     def seen(self, row: Json) -> list[Json]:

@@ -12,11 +12,15 @@ from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
 
 def _open(opening: Opening) -> Source:
     from beads_workers.integrations.forge.opening import open_forge
+    from beads_workers.integrations.forge.place import remember
     from beads_workers.integrations.forge.source import ForgeSource
 
     settings, options = opening.settings, opening.settings.source_options
+    forge = open_forge(options, opening.call_log)
+    if opening.call_log is not None:  # It is a run's, which makes branches.
+        remember(settings.project, forge.repository)
     return ForgeSource(
-        open_forge(options, opening.call_log),
+        forge,
         texts_from=options.get("from", "writers"),
         trusted=options.get("trusted", ()),
         actor=opening.actor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -167,7 +168,10 @@ class GitHub(RestForge):
 def _listed(data: Json) -> ForgeIssue | None:
     if "pull_request" in data:
         return None
-    return issue_of(data)
+    waits, below = data.get("issue_dependencies_summary"), data.get("sub_issues_summary")
+    if not isinstance(waits, dict) or not isinstance(below, dict):
+        return issue_of(data)
+    return replace(issue_of(data), may_wait=bool(waits["total_blocked_by"] or below["total"]))
 
 
 def _issue(data: Json) -> ForgeIssue:

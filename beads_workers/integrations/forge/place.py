@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from beads_workers.core.base.source import SourceError
 from beads_workers.integrations.forge.api import FORMS, ForgeRepository
 from beads_workers.kinds import Located
-from beads_workers.worktrees.git import GitError, git_or_none
+from beads_workers.worktrees.git import GitError, git, git_or_none
 
 GITHUB, GITEA = "github", "gitea"
 GITHUB_HOST = "github.com"
+KEY = "beads-workers.forge"
+"""Of the repository's configuration."""
 _PAIR = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?")
 _URL = re.compile(
     r"(https?)://(?:[^@/\s]*@)?([A-Za-z0-9.-]+(?::\d+)?)((?:/[\w.-]+)*?)/([^/\s]+/[^/\s]+)/?"
@@ -24,11 +27,28 @@ _SSH = re.compile(r"(?:ssh://)?(?:[\w.-]+@)([A-Za-z0-9.-]+)(?::\d+(?=/))?[:/](?!
 
 def locate(text: str, folder: Path) -> Located:
     """Return where a ``--source`` leads; raise ``SourceError`` with the forms."""
-    project = _project(folder)
+    project = _top(folder) or folder
     found = find(text, project)
+    if (other := _remembered(project)) not in ("", found.text):
+        error = f"branches of {other} are in this repository, whose issues have the same numbers"
+        raise SourceError(error, f"use a clone of its own, or: git config --unset {KEY}")
     place = _state() / found.url.partition("://")[2].replace(":", "_") / found.owner / found.name
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Located(place, project, options_of(found))
+
+
+def remember(project: str, repository: ForgeRepository) -> None:
+    """Keep in a repository whose issues its branches are named after, if it is one."""
+    if _remembered(Path(project)) != repository.text:
+        with suppress(GitError):
+            git(project, "config", "--local", KEY, repository.text)
+
+
+def _remembered(project: Path) -> str:
+    try:
+        return (git_or_none(str(project), "config", "--local", KEY) or "").strip()
+    except GitError:
+        return ""
 
 
 def options_of(repository: ForgeRepository) -> dict[str, Any]:
@@ -80,12 +100,9 @@ def _remote(project: Path) -> str:
         return ""
 
 
-def _project(folder: Path) -> Path:
-    """Return the top of the git repository, or the folder itself."""
-    for above in (folder, *folder.parents):
-        if (above / ".git").exists():
-            return above
-    return folder
+def _top(folder: Path) -> Path | None:
+    """Return the top of the git repository, None without one."""
+    return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
 
 
 def _state() -> Path:

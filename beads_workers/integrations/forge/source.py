@@ -86,6 +86,8 @@ class ForgeSource:
         self._waits: dict[int, tuple[str, tuple[tuple[int, bool], ...]]] = {}
         """What an issue waits for, and when it was changed last: the other's number, 0 in another
         repository, and whether that one was open."""
+        self._refused: dict[int, tuple[str, str]] = {}
+        """Why texts of strangers may not be read, and when the issue was changed last."""
         self._claims: dict[int, Seen] = {}
         """The issues in our hands, as they stood when we got them."""
         self._unsure: set[int] = set()
@@ -129,8 +131,19 @@ class ForgeSource:
             is_old = issue.updated_at < self._forge.said_at
             known = issue.updated_at if is_old else "", tuple(dict.fromkeys(found))
             self._waits[issue.number] = known
-        here = self._board.keys() - {issue.number}
-        return [n for n, was_open in known[1] if (n in here if n else was_open)]
+        others_here = (n for n, was_open in known[1] if (n in self._board if n else was_open))
+        return [number for number in others_here if number != issue.number]
+
+    def _refusal(self, issue: ForgeIssue) -> str:
+        """Return why no agent may read an issue; "" if one may. A stranger's is read whole."""
+        if (refused := self._trust.refusal(issue)) or not self._trust.asks_for_text(issue):
+            return refused
+        known = self._refused.get(issue.number)
+        if known is None or known[0] != issue.updated_at:
+            refused = self._trust.refusal_of_text(self._forge.thread(issue.number))
+            is_old = issue.updated_at < self._forge.said_at
+            known = self._refused[issue.number] = issue.updated_at if is_old else "", refused
+        return known[1]
 
     def _is_wanted(self, issue: ForgeIssue) -> bool:
         """Return whether the filters let an issue through, whoever has it."""
@@ -155,8 +168,7 @@ class ForgeSource:
     def _candidates(self, skip: Collection[str]) -> list[ForgeIssue]:
         """Return what may be ready but for those it waits for, in order."""
         found = reading.in_order(filter(self._is_wanted, self._board.values()))
-        free = [issue for issue in found if self._is_free(issue) and str(issue.number) not in skip]
-        return [issue for issue in free if not self._trust.refusal(issue)]
+        return [issue for issue in found if self._is_free(issue) and str(issue.number) not in skip]
 
     # --- taking -------------------------------------------------------------------------------
 
@@ -171,7 +183,7 @@ class ForgeSource:
                 break
             if self._blockers(issue):
                 blocked += 1
-            else:
+            elif not self._refusal(issue):
                 ready.append(issue)
         picked, rest = ready[: max(limit, 0)], ready[max(limit, 0) :]
         listed = (
@@ -433,7 +445,7 @@ class ForgeSource:
     def _tracked(self, issue: ForgeIssue, ownership: Ownership) -> source.TrackedIssue:
         waits = self._blockers(issue) if issue.is_open else ()
         row = to_seen(reading.to_tracker(issue, ownership, [n for n in waits if n]))
-        refused = self._trust.refusal(issue)
+        refused = self._refusal(issue) if issue.is_open else ""
         if issue.is_locked:
             refused = "it is locked"
         elif missing := [label for label in self._labels if label not in issue.labels]:
@@ -458,7 +470,8 @@ class ForgeSource:
     def ready(self) -> frozenset[IssueId]:
         """See ``Source``."""
         self._look()
-        return frozenset(_id(i.number) for i in self._candidates(()) if not self._blockers(i))
+        free = (issue for issue in self._candidates(()) if not self._blockers(issue))
+        return frozenset(_id(issue.number) for issue in free if not self._refusal(issue))
 
     def read(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, Job]:
         """See ``ReadableSource``."""

@@ -34,10 +34,14 @@ class Trust:
             return ""
         return f"its author, {issue.author or 'nobody'}, may not write to the repository"
 
+    def asks_for_text(self, issue: ForgeIssue) -> bool:
+        """Return whether ``refusal_of_text`` may refuse it."""
+        return self._from == LABELLED and not self.is_writer(issue.author)
+
     def refusal_of_text(self, thread: Thread) -> str:
         """Return why no agent may read the text as it is now; "" if one may."""
         issue = thread.issue
-        if self._from != LABELLED or self.is_writer(issue.author):
+        if not self.asks_for_text(issue):
             return ""
         put = [each for each in thread.label_events if each.is_on and each.label in self._labels]
         put = [each for each in put if self.is_writer(each.author)]

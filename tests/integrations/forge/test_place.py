@@ -70,3 +70,20 @@ def test_the_remote_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert found.folder == project and found.place.is_dir()
     assert found.place.parts[-3:] == ("git.example.org_8443", "team", "shop")
     assert found.options["url"] == "https://git.example.org:8443"
+
+
+def test_issues_of_two_forges_with_the_same_numbers_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    one, other = (f"gitea:https://git.example.org/team/{name}" for name in ("one", "other"))
+    for text in (one, other):
+        place.locate(text, project)
+    place.remember(str(project), place.find(one, project))
+    place.locate(one, project)
+    with pytest.raises(SourceError, match="git.example.org/team/one".replace(".", r"\.")):
+        place.locate(other, project)
+    place.remember(str(tmp_path), place.find(other, tmp_path))
+    place.locate(other, tmp_path)

@@ -241,6 +241,11 @@ def test_a_labelled_text_is_read_as_it_was_when_it_was_labelled(here: GiteaTrack
     here.at.edit(renamed, title=SECRET, by="eve")
     said = given_to_agents(ours)
     assert SECRET not in said and "of a stranger" in said
+    assert [row.issue_id for row in ours.take(0, ()).listed] == []
+    claims = [e for e in here.server.requests(LOGIN) if e.startswith(f"POST {here.at.path}/")]
+    assert {e for e in claims if e.endswith("/comments")} == {
+        f"POST {here.at.path}/issues/{kept}/comments"
+    }
     free = (by_form, edited, renamed)
     assert all(here.read(key(number)) == ("open", "") for number in free)
 
