@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from hashlib import sha256
 
+from beads_workers.core.base.model import FLEETS
 from beads_workers.integrations.forge.api import ForgeComment
 
 CLAIM, DONE, NOTE, QUESTION = "claim", "done", "note", "question"
@@ -25,10 +26,14 @@ _OBEYED = (
     (re.compile(r"(?im)^([ \t]*(?:fix|close|resolve)\w*)(?=:)"), rf"\1{_BREAK}"),
 )
 TEXT_CHARS_MAX = 20_000
+ELSEWHERE = f"{FLEETS}elsewhere/"
+"""Begins the name of a run of which only a mark is known."""
 
 
 def name_of(actor: str) -> str:
     """Return what a mark says of a run: neither its machine nor its name."""
+    if actor.startswith(ELSEWHERE):
+        return actor.removeprefix(ELSEWHERE)
     return sha256(actor.encode()).hexdigest()[:20]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from beads_workers.core.base import source
-from beads_workers.core.base.model import FLEETS, Filters, IssueId, Job, ListedIssue
+from beads_workers.core.base.model import Filters, IssueId, Job, ListedIssue
 from beads_workers.core.base.ready import NO_WORK
 from beads_workers.integrations.forge import edits, marks, reading
 from beads_workers.integrations.forge.api import (
@@ -23,6 +23,7 @@ from beads_workers.integrations.forge.api import (
     IssueChange,
     Thread,
 )
+from beads_workers.integrations.forge.marks import ELSEWHERE
 from beads_workers.integrations.forge.reading import BLOCKED, IN_PROGRESS, number_of
 from beads_workers.integrations.forge.trust import Trust
 from beads_workers.trackers import settlement_rules
@@ -33,8 +34,6 @@ LOOK_SECONDS = 30.0
 """Age up to which the list of issues serves."""
 WHOLE_SECONDS = 900.0
 """Time after which all open issues are listed anew, instead of what has changed."""
-ELSEWHERE = f"{FLEETS}elsewhere/"
-"""Begins the holder of a claim that is not ours: a mark does not say whose it is."""
 WORKING = "A fleet of agents works on this issue."
 WRITTEN = {
     source.Action.CLOSE: marks.DONE,
@@ -88,6 +87,8 @@ class ForgeSource:
         repository, and whether that one was open."""
         self._refused: dict[int, tuple[str, str]] = {}
         """Why texts of strangers may not be read, and when the issue was changed last."""
+        self._holders: dict[int, tuple[str, str]] = {}
+        """Who else has issues, and when these were changed last."""
         self._claims: dict[int, Seen] = {}
         """The issues in our hands, as they stood when we got them."""
         self._unsure: set[int] = set()
@@ -195,7 +196,7 @@ class ForgeSource:
             listed=tuple(listed),
             more=more,
             blocked=blocked,
-            held=self.held() if not picked else None,
+            held=self._held() if not picked else None,
         )
 
     def _claim(self, picked: Sequence[ForgeIssue]) -> tuple[Job, ...]:
@@ -423,13 +424,24 @@ class ForgeSource:
     # --- for people who ask -------------------------------------------------------------------
 
     def held(self) -> tuple[source.HeldElsewhere, ...]:
-        """See ``ClaimingSource``; whose they are is only known of people."""
-        found = [
-            issue
-            for issue in reading.in_order(self._board.values())
-            if IN_PROGRESS in issue.labels and issue.number not in self._claims
-        ]
-        return tuple(source.HeldElsewhere(_id(issue.number), "") for issue in found)
+        """See ``ClaimingSource``; of a run elsewhere only the mark is known."""
+        self._look()
+        return self._held()
+
+    def _held(self) -> tuple[source.HeldElsewhere, ...]:
+        shown = reading.in_order(self._board.values())
+        found = [e for e in shown if IN_PROGRESS in e.labels and e.number not in self._claims]
+        return tuple(source.HeldElsewhere(_id(each.number), self._holder(each)) for each in found)
+
+    def _holder(self, issue: ForgeIssue) -> str:
+        """Return who has an issue that lists show in progress."""
+        known = self._holders.get(issue.number)
+        if known is None or known[0] != issue.updated_at:
+            seen = self._read(issue.number)
+            holder = seen.ownership.assignee if seen is not None else ""
+            is_old = issue.updated_at < self._forge.said_at
+            known = self._holders[issue.number] = issue.updated_at if is_old else "", holder
+        return known[1]
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """See ``Source``."""
@@ -461,8 +473,8 @@ class ForgeSource:
     def _shown(self, issue: ForgeIssue) -> Ownership:
         """Return how an issue stands by what lists show."""
         if IN_PROGRESS in issue.labels:
-            ours = self.actor if issue.number in self._claims else f"{ELSEWHERE}?"
-            return Ownership("in_progress", ours)
+            ours = issue.number in self._claims
+            return Ownership("in_progress", self.actor if ours else self._holder(issue))
         return Ownership(
             "blocked" if BLOCKED in issue.labels else "open", next(iter(issue.assignees), "")
         )
