@@ -254,11 +254,10 @@ class ForgeSource:
         for number in sorted(self._unsure):
             seen = self._read(number)
             if seen is not None and seen.ownership.assignee == self.actor:
-                self._write(
-                    seen,
-                    source.Settlement(source.Action.RELEASE, _id(number)),
-                    Ownership("open", ""),
-                )
+                release = source.Settlement(source.Action.RELEASE, _id(number))
+                self._write(seen, release, Ownership("open", ""))
+            elif seen is not None:
+                self._tidy(seen)
             self._unsure.discard(number)
 
     # --- how an issue stands ------------------------------------------------------------------
@@ -311,6 +310,8 @@ class ForgeSource:
         try:
             seen = self._known(number, settlement, actor) or self._read(number, actor)
             found = seen.ownership if seen is not None else None
+            if settlement.action is source.Action.CONFIRM and seen is not None:
+                found = _confirmed(seen)
             ruling = settlement_rules.rule(settlement, found, actor)
             if ruling.write is not None and seen is not None:
                 self._write(seen, settlement, ruling.write, actor)
@@ -544,6 +545,12 @@ class ForgeSource:
             self._settle_unsure()
         except source.SourceError:
             return  # The next start asks for what this run holds.
+
+
+def _confirmed(seen: Seen) -> Ownership:
+    """Return how an issue stands if only a claim counts, and nothing that was written since."""
+    lost = seen.ownership.status == "in_progress" and seen.claim is None
+    return Ownership("open", "") if lost and "/" in seen.ownership.assignee else seen.ownership
 
 
 def _id(number: int) -> IssueId:

@@ -144,6 +144,24 @@ def test_copied_marks_are_text_and_removed_ones_end_a_claim(here: GiteaTracker) 
     assert settled(ours, *confirms) == [Result.APPLIED, Result.NOT_OURS]
 
 
+def test_a_claim_that_was_removed_is_lost_though_there_is_an_earlier_note(
+    here: GiteaTracker,
+) -> None:
+    number = here.at.issue("one", "", "ready")
+    ours = source(here)
+    assert taken(ours) == [key(number)]
+    failed = Settlement(Action.QUARANTINE, key(number), "it failed")
+    again = Settlement(Action.REOPEN, key(number))
+    assert settled(ours, failed, again) == [Result.APPLIED] * 2
+    assert taken(ours) == [key(number)]
+    confirm = Settlement(Action.CONFIRM, key(number), by_agent=True)
+    assert settled(ours, confirm) == [Result.APPLIED]
+    for each in here.at.comments(number):
+        if "beads-workers claim" in each["body"]:
+            here.at.remove_comment(each["id"])
+    assert settled(ours, confirm) == [Result.NOT_OURS]
+
+
 def test_what_a_person_closes_meanwhile_does_not_land(here: GiteaTracker) -> None:
     number = here.at.issue("one", "", "ready")
     ours = source(here)
