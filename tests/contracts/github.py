@@ -1,8 +1,9 @@
 """A tracker for GitHub issues, over the ``gh`` command line: what adding a tracker takes.
 
-It is this file and one line of ``registry.KINDS``. GitHub has no field for most of what an
-issue of ours has, so labels and the body carry it: ``P0`` to ``P4``, ``type:bug``,
-``status:in_progress`` or ``status:blocked``, ``held-by:ACTOR``, and lines ``Blocked by #7``.
+It is this file and one line of ``registry.KINDS``; ours for GitHub is ``integrations.forge``. GitHub
+has no field for most of what an issue of ours has, so labels and the body carry it: ``P0`` to
+``P4``, ``type:bug``, ``status:in_progress`` or ``status:blocked``, ``held-by:ACTOR``, and lines
+``Blocked by #7``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from beads_workers.trackers import settlement_rules
 from beads_workers.trackers.issue import Dependency, TrackerIssue, to_job, to_seen
 from tests.contracts.memory import is_wanted
 
-PREFIX = "github:"
+PREFIX = "labels:"
 FIELDS = "number,title,body,state,labels,createdAt,closedAt"
 LISTED_MAX = 1000
 CALL_SECONDS = 30.0
@@ -33,7 +34,7 @@ _BLOCKED_BY = re.compile(r"(?m)^Blocked by #(\d+)$")
 class GitHubSource:
     """See ``core.base.source.Source``."""
 
-    name = "github"
+    name = "labels"
     self_claiming = False
 
     def __init__(
@@ -49,7 +50,7 @@ class GitHubSource:
     def describe(self) -> str:
         """The version of ``gh``, and the repository."""
         version = self._gh("--version").split("\n")[0]
-        return f"github: {self._repository}, {version}; {len(self._all())} issues"
+        return f"labels: {self._repository}, {version}; {len(self._all())} issues"
 
     def take(self, limit: int, skip: Collection[IssueId]) -> source.Taken:
         """Claim what is ready; each claim is read back, because GitHub has no atomic ones."""
@@ -244,17 +245,17 @@ def _open(opening: Opening) -> source.Source:
 def _locate(text: str, folder: Path) -> Located:
     repository = text.removeprefix(PREFIX)
     if not _REPOSITORY.fullmatch(repository):
-        raise source.SourceError(f"{text!r} names no repository", "github:OWNER/REPOSITORY")
+        raise source.SourceError(f"{text!r} names no repository", "labels:OWNER/REPOSITORY")
     return Located(folder / ".beads-workers", folder, {"repository": repository})
 
 
 KIND = SourceKind(
-    name="github",
+    name="labels",
     called="GitHub",
     open=_open,
     capabilities=Capabilities(dependencies=True),
     prefixes=(PREFIX,),
-    forms=("github:OWNER/REPOSITORY",),
+    forms=("labels:OWNER/REPOSITORY",),
     named=False,
     locate=_locate,
 )

@@ -20,7 +20,7 @@ from tests.support.trust import TRUSTED
 ROOT = Path(__file__).parent.parent.parent
 LINE = """
 from beads_workers.registry import KINDS
-KINDS["github"] = "tests.contracts.github:KIND"
+KINDS["labels"] = "tests.contracts.github:KIND"
 KINDS["gone"] = "beads_workers.sources.gone.kind:KIND"
 """
 
@@ -34,7 +34,7 @@ class Repository:
         self.gh = fake_gh.install(folder / "bin")
         (folder / "site").mkdir()
         (folder / "site" / "sitecustomize.py").write_text(LINE)
-        self.settings('source = "github:me/shop"')
+        self.settings('source = "labels:me/shop"')
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("BEADS_", "BD_", "BW_"))}
         path = f"{self.gh.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         places = f"{folder / 'site'}:{ROOT}"
@@ -100,7 +100,7 @@ def test_why_explains_before_and_after_a_run(shop: Repository) -> None:
 
 def test_a_fleet_drains_it_in_the_order_of_its_dependencies(shop: Repository) -> None:
     dry = shop.call("start", "--dry-run", "--", "true")
-    assert "tracker  github: me/shop, gh version 2.60.0 (fake); 3 issues\n" in dry.stdout
+    assert "tracker  labels: me/shop, gh version 2.60.0 (fake); 3 issues\n" in dry.stdout
     assert "1 P1 Pay\n" in dry.stdout and "Ship" not in dry.stdout
     (shop.folder / "do.sh").write_text("echo $1 >> ../order; test -s $BW_ISSUE_FILE\n")
     done = shop.call("start", "-n", "2", "--until-empty", "--", "sh", "do.sh", "{id}")
@@ -122,7 +122,7 @@ def test_doctor_looks_at_it_and_at_what_is_in_its_way(shop: Repository) -> None:
     sound = shop.asked("doctor", "--", "true")
     checks = {check["name"]: check for check in sound["checks"]}
     assert checks["tracker"]["status"] == "ok"
-    assert checks["tracker"]["text"].startswith("github: me/shop, gh version 2.60.0 (fake)")
+    assert checks["tracker"]["text"].startswith("labels: me/shop, gh version 2.60.0 (fake)")
     assert checks["issues"]["text"] == "1 ready, 1 blocked"
     (shop.gh.parent / "issues.json").write_text("no JSON")
     broken = shop.call("doctor", "--", "true")
@@ -148,17 +148,17 @@ def test_a_kind_whose_module_is_missing_is_one_clear_line(
     assert done.returncode == 2
     error, hint = done.stderr.splitlines()
     assert error == "error: the source gone is not part of this installation"
-    assert hint == "hint: known are bd, sqlite, rrq, hero, dispatcherd, github"
+    assert hint == "hint: known are bd, sqlite, rrq, hero, dispatcherd, forge, labels"
 
 
 def test_a_repository_that_is_none_is_told(shop: Repository) -> None:
-    shop.settings('source = "github:shop"')
+    shop.settings('source = "labels:shop"')
     done = shop.call("start", "--", "true")
     assert done.returncode == 6
-    assert done.stderr.splitlines()[0] == "error: --source: 'github:shop' names no repository"
+    assert done.stderr.splitlines()[0] == "error: --source: 'labels:shop' names no repository"
 
 
 def test_the_form_of_it_is_named_among_the_others(shop: Repository) -> None:
     shop.settings("")
     done = shop.call("start", "--source", "jira", "--", "true")
-    assert '"dispatcherd:CONFIG", "github:OWNER/REPOSITORY" or a URL' in done.stderr
+    assert '"labels:OWNER/REPOSITORY" or a URL' in done.stderr
