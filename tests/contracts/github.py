@@ -1,6 +1,6 @@
 """A tracker for GitHub issues, over the ``gh`` command line: what adding a tracker takes.
 
-It is this file and one line of ``registry.KINDS``; ours for GitHub is ``integrations.forge``. GitHub
+It is this file and one line of ``registry.KINDS``; ours is ``integrations.forge``. GitHub
 has no field for most of what an issue of ours has, so labels and the body carry it: ``P0`` to
 ``P4``, ``type:bug``, ``status:in_progress`` or ``status:blocked``, ``held-by:ACTOR``, and lines
 ``Blocked by #7``.
