@@ -42,7 +42,7 @@ BUDGET: Mapping[str, int] = {
     "core": 13906,
     "demo": 727,
     "executors": 766,
-    "integrations": 12050,
+    "integrations": 12054,
     "landing": 4271,
     "places": 2432,
     "runtime": 8729,
@@ -53,11 +53,11 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 81_042
+GRANTED = 81_046
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
-1,500 for issues of forges, 1,636 are used."""
+1,500 for issues of forges, 1,640 are used."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:
@@ -104,7 +104,7 @@ BOUNDS = {
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190.
-    "functions": Bound(7306, slack=30),
+    "functions": Bound(7307, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
@@ -113,7 +113,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1122, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(132979, slack=1000),
+    "test_lines": Bound(132999, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
