@@ -42,7 +42,7 @@ BUDGET: Mapping[str, int] = {
     "core": 13906,
     "demo": 727,
     "executors": 766,
-    "integrations": 12054,
+    "integrations": 12051,
     "landing": 4271,
     "places": 2432,
     "runtime": 8729,
@@ -53,11 +53,11 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 81_046
+GRANTED = 81_043
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
-1,500 for issues of forges, 1,640 are used."""
+1,500 for issues of forges, 1,637 are used."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:

@@ -147,9 +147,6 @@ class Forge(Protocol):
     def issues(self, since: str) -> list[ForgeIssue]:
         """Return what has changed since then, closed ones too; with "", all open issues."""
 
-    def issue(self, number: int) -> ForgeIssue:
-        """Return an issue; raises ``Gone``."""
-
     def thread(self, number: int, issue: ForgeIssue | None = None) -> Thread:
         """Return an issue and what was said. ``issue``: as it was just read. Raises ``Gone``."""
 

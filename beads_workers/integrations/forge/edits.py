@@ -48,8 +48,8 @@ def edit(forge: Forge, thread: Thread, ownership: Ownership, change: IssueEdit) 
     if change.status is not None or change.assignee is not None:
         refuse_held(issue_id, ownership)
     _depend(forge, issue.number, change)
-    marks = outdated_marks(ownership.status, _marks(issue.labels), change)
-    off = [*change.removed_labels, *(f"bw:{mark}" for mark in marks)]
+    marks = outdated_marks(ownership.status, reading.marks_of(issue.labels), change)
+    off = [*change.removed_labels, *(reading.MARKED[mark] for mark in marks)]
     if change.status in (OPEN, CLOSED):
         off.append(reading.BLOCKED)
     on = [*change.added_labels, *_labels(change)]
@@ -93,10 +93,6 @@ def _replaced(labels: Iterable[str], change: IssueEdit, on: Iterable[str]) -> li
         for label in fields
         if (change.issue_type if label.lower() in reading.TYPES else change.priority) is not None
     ]
-
-
-def _marks(labels: Iterable[str]) -> list[str]:
-    return [label.removeprefix("bw:") for label in labels if label.startswith("bw:")]
 
 
 def _depend(forge: Forge, number: int, change: IssueEdit) -> None:

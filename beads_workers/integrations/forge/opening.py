@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from beads_workers.core.base.plain import from_plain
 from beads_workers.core.base.source import SourceError
 from beads_workers.integrations.forge.api import Forge, ForgeRepository
 from beads_workers.integrations.forge.place import GITHUB
@@ -13,8 +14,7 @@ from beads_workers.kinds import CallLog
 
 def open_forge(options: Mapping[str, Any], call_log: CallLog | None = None) -> Forge:
     """Return the adapter; raise ``SourceError`` if something for it is missing."""
-    names = ("kind", "url", "owner", "name")
-    repository = ForgeRepository(*(str(options[name]) for name in names))
+    repository = from_plain(ForgeRepository, options)
     if repository.kind == GITHUB:
         from beads_workers.integrations.forge.github import GitHub
 

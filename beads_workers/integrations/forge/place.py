@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.source import SourceError
 from beads_workers.integrations.forge.api import FORMS, ForgeRepository
 from beads_workers.kinds import Located
+from beads_workers.runtime.account_file import state_home
 from beads_workers.worktrees.git import GitError, git, git_or_none
 
 GITHUB, GITEA = "github", "gitea"
@@ -32,9 +33,15 @@ def locate(text: str, folder: Path) -> Located:
     if (other := _remembered(project)) not in ("", found.text):
         error = f"branches of {other} are in this repository, whose issues have the same numbers"
         raise SourceError(error, f"use a clone of its own, or: git config --unset {KEY}")
-    place = _state() / found.url.partition("://")[2].replace(":", "_") / found.owner / found.name
+    place = (
+        state_home()
+        / "forges"
+        / found.url.partition("://")[2].replace(":", "_")
+        / found.owner
+        / found.name
+    )
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Located(place, project, options_of(found))
+    return Located(place, project, to_plain(found))
 
 
 def remember(project: str, repository: ForgeRepository) -> None:
@@ -49,16 +56,6 @@ def _remembered(project: Path) -> str:
         return (git_or_none(str(project), "config", "--local", KEY) or "").strip()
     except GitError:
         return ""
-
-
-def options_of(repository: ForgeRepository) -> dict[str, Any]:
-    """Return the options of a source."""
-    return {
-        "kind": repository.kind,
-        "url": repository.url,
-        "owner": repository.owner,
-        "name": repository.name,
-    }
 
 
 def find(text: str, project: Path, environ: Mapping[str, str] = os.environ) -> ForgeRepository:
@@ -103,8 +100,3 @@ def _remote(project: Path) -> str:
 def _top(folder: Path) -> Path | None:
     """Return the top of the git repository, None without one."""
     return next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
-
-
-def _state() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
-    return Path(base) / "beads-workers/forges"

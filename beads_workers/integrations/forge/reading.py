@@ -13,13 +13,15 @@ from beads_workers.trackers.settlement_rules import Ownership
 
 READY = "ready"
 IN_PROGRESS, BLOCKED = "bw:in-progress", "bw:blocked"
-OURS = (IN_PROGRESS, BLOCKED, *(f"bw:{mark}" for mark in MARKS))
+MARKED = {mark: f"bw:{mark}" for mark in MARKS}
+"""The labels of marks."""
+OURS = (IN_PROGRESS, BLOCKED, *MARKED.values())
 """Labels that a fleet puts on issues, and takes off again."""
 
 ABOUT = {
     IN_PROGRESS: "A fleet of agents works on it.",
     BLOCKED: "A fleet has given it up for now: its last comment says why.",
-    **{f"bw:{mark}": "It waits for a person." for mark in MARKS},
+    **dict.fromkeys(MARKED.values(), "It waits for a person."),
 }
 """What people read of these labels."""
 
@@ -38,6 +40,11 @@ _NUMBER = re.compile(r"#(\d{1,9})")
 def number_of(text: str) -> int | None:
     """Return the number that an id names; None if it is none of a forge."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def marks_of(labels: Iterable[str]) -> list[str]:
+    """Return the marks that an issue has, by its labels."""
+    return [mark for mark, label in MARKED.items() if label in labels]
 
 
 def says_field(label: str) -> bool:
@@ -91,7 +98,7 @@ def to_tracker(
         issue_type=next(types, "task"),
         assignee=ownership.assignee,
         labels=tuple(label for label in issue.labels if label not in told)
-        + tuple(mark for mark in MARKS if f"bw:{mark}" in issue.labels),
+        + tuple(marks_of(issue.labels)),
         created_at=issue.created_at,
         updated_at=issue.updated_at,
         closed_at=issue.closed_at,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from beads_workers.core.base import source
 from beads_workers.core.base.model import Filters, IssueId, Job, ListedIssue
@@ -27,9 +28,12 @@ from beads_workers.integrations.forge.marks import ELSEWHERE
 from beads_workers.integrations.forge.reading import BLOCKED, IN_PROGRESS, number_of
 from beads_workers.integrations.forge.trust import Trust
 from beads_workers.trackers import settlement_rules
-from beads_workers.trackers.issue import TrackerIssue, to_job, to_seen
+from beads_workers.trackers.issue import to_job, to_seen
 from beads_workers.trackers.settlement_rules import Ownership
 
+Found = TypeVar("Found")
+Known = dict[int, tuple[str, Found]]
+"""What was asked about issues, and when each was changed last."""
 LOOK_SECONDS = 30.0
 """Age up to which the list of issues serves."""
 WHOLE_SECONDS = 900.0
@@ -82,13 +86,13 @@ class ForgeSource:
         self._looked = self._listed_all = -WHOLE_SECONDS
         self._since = ""
         """When the newest issue of all lists was changed, by the forge's clock."""
-        self._waits: dict[int, tuple[str, tuple[tuple[int, bool], ...]]] = {}
-        """What an issue waits for, and when it was changed last: the other's number, 0 in another
-        repository, and whether that one was open."""
-        self._refused: dict[int, tuple[str, str]] = {}
-        """Why texts of strangers may not be read, and when the issue was changed last."""
-        self._holders: dict[int, tuple[str, str]] = {}
-        """Who else has issues, and when these were changed last."""
+        self._waits: Known[list[tuple[int, bool]]] = {}
+        """What issues wait for: the other's number, 0 in another repository, and whether that one
+        was open."""
+        self._refused: Known[str] = {}
+        """Why texts of strangers may not be read."""
+        self._holders: Known[str] = {}
+        """Who else has issues."""
         self._claims: dict[int, Seen] = {}
         """The issues in our hands, as they stood when we got them."""
         self._unsure: set[int] = set()
@@ -121,30 +125,38 @@ class ForgeSource:
         else:
             self._board.pop(issue.number, None)
 
+    def _once(self, answers: Known[Found], issue: ForgeIssue, ask: Callable[[], Found]) -> Found:
+        """Return the answer about an issue, which is asked for again if it was changed since."""
+        known = answers.get(issue.number)
+        if known is None or known[0] != issue.updated_at:
+            answer = ask()
+            # Times are whole seconds: within one, more may change.
+            is_old = issue.updated_at < self._forge.said_at
+            known = answers[issue.number] = issue.updated_at if is_old else "", answer
+        return known[1]
+
     def _blockers(self, issue: ForgeIssue) -> list[int]:
         """Return the open issues that an issue waits for; those of other repositories are 0."""
-        known = self._waits.get(issue.number)
-        if known is None or known[0] != issue.updated_at:
+
+        def asked() -> list[tuple[int, bool]]:
             others = self._forge.blockers(issue.number) if issue.may_wait else ()
             found = [(0 if each.place else each.number, each.is_open) for each in others]
             found += [(number, True) for number in reading.waits_in(issue.body)]
-            # Times are whole seconds: within one, more may change.
-            is_old = issue.updated_at < self._forge.said_at
-            known = issue.updated_at if is_old else "", tuple(dict.fromkeys(found))
-            self._waits[issue.number] = known
-        others_here = (n for n, was_open in known[1] if (n in self._board if n else was_open))
+            return [*dict.fromkeys(found)]
+
+        known = self._once(self._waits, issue, asked)
+        others_here = (n for n, was_open in known if (n in self._board if n else was_open))
         return [number for number in others_here if number != issue.number]
 
     def _refusal(self, issue: ForgeIssue) -> str:
         """Return why no agent may read an issue; "" if one may. A stranger's is read whole."""
         if (refused := self._trust.refusal(issue)) or not self._trust.asks_for_text(issue):
             return refused
-        known = self._refused.get(issue.number)
-        if known is None or known[0] != issue.updated_at:
-            refused = self._trust.refusal_of_text(self._forge.thread(issue.number))
-            is_old = issue.updated_at < self._forge.said_at
-            known = self._refused[issue.number] = issue.updated_at if is_old else "", refused
-        return known[1]
+
+        def asked() -> str:
+            return self._trust.refusal_of_text(self._forge.thread(issue.number))
+
+        return self._once(self._refused, issue, asked)
 
     def _is_wanted(self, issue: ForgeIssue) -> bool:
         """Return whether the filters let an issue through, whoever has it."""
@@ -242,12 +254,9 @@ class ForgeSource:
             self._show(seen.thread.issue, Ownership(status, ""), "")
 
     def _job(self, seen: Seen) -> Job:
-        return to_job(self._row(seen), self.name)
-
-    def _row(self, seen: Seen) -> TrackerIssue:
-        issue = seen.thread.issue
         comments = self._trust.comments(seen.thread)
-        return reading.to_tracker(issue, seen.ownership, (), comments)
+        row = reading.to_tracker(seen.thread.issue, seen.ownership, (), comments)
+        return to_job(row, self.name)
 
     def _settle_unsure(self) -> None:
         """Release claims without an answer, which may have been made."""
@@ -375,7 +384,7 @@ class ForgeSource:
     def _show(self, issue: ForgeIssue, after: Ownership, mark: str) -> None:
         """Write state, labels and assignee of an issue."""
         shown = {BLOCKED} if after.status == "blocked" else set[str]()
-        shown |= {f"bw:{mark}"} if mark else set()
+        shown |= {reading.MARKED[mark]} if mark else set()
         login, has = self._forge.login(), {*issue.labels} | {IN_PROGRESS}
         is_open = after.status != "closed"
         change = IssueChange(
@@ -390,7 +399,7 @@ class ForgeSource:
 
     def _unmark(self, issue: ForgeIssue, mark: str) -> None:
         """Take off the labels of an issue that waits for no person any more."""
-        off = tuple(f"bw:{each}" for each in source.MARKS if each != mark)
+        off = tuple(label for each, label in reading.MARKED.items() if each != mark)
         if {*off} & {*issue.labels}:
             self._forge.change(issue.number, IssueChange(labels_off=off), issue.labels)
             self._keep(
@@ -436,13 +445,12 @@ class ForgeSource:
 
     def _holder(self, issue: ForgeIssue) -> str:
         """Return who has an issue that lists show in progress."""
-        known = self._holders.get(issue.number)
-        if known is None or known[0] != issue.updated_at:
+
+        def asked() -> str:
             seen = self._read(issue.number)
-            holder = seen.ownership.assignee if seen is not None else ""
-            is_old = issue.updated_at < self._forge.said_at
-            known = self._holders[issue.number] = issue.updated_at if is_old else "", holder
-        return known[1]
+            return seen.ownership.assignee if seen is not None else ""
+
+        return self._once(self._holders, issue, asked)
 
     def look(self, issue_ids: Sequence[IssueId]) -> dict[IssueId, source.TrackedIssue]:
         """See ``Source``."""
