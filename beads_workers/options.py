@@ -412,6 +412,8 @@ class Options:
         rare=True,
     )
     trusted: tuple[str, ...] = in_file((), TEXTS, table=("forge", "trusted"))
+    # Variables with tokens of the forge that agents get all the same.
+    passed: tuple[str, ...] = in_file((), TEXTS, table=("forge", "pass"))
     filters: Filters = field(default_factory=Filters)
     policy: Policy = field(default_factory=Policy)
     questions: int = option(

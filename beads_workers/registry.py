@@ -51,6 +51,7 @@ SERVICES: dict[str, str] = {
     "envelopes": "beads_workers.integrations.envelopes.view",
     "places": "beads_workers.places.options",
     "hosts": "beads_workers.places.probe",
+    "issue_texts": "beads_workers.integrations.forge.place",
     "figures": "beads_workers.integrations.metrics.figures",
     "metrics": "beads_workers.integrations.metrics.listener",
     "tracer": "beads_workers.integrations.tracing.tracer",

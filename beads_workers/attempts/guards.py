@@ -21,6 +21,7 @@ from typing import Any
 
 from beads_workers.attempts import ask_hook, hook
 from beads_workers.attempts.git_calls import Git
+from beads_workers.core.base.settings import NO_LOGIN_AT
 from beads_workers.worktrees.git import NONE_THERE, config
 from beads_workers.worktrees.programs import configured
 
@@ -200,6 +201,9 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
         (f"remote.{name}.receivepack", NO_RECEIVER)
         for name in sorted({name for name, *_ in remotes})
     ]
+    if host := environment.get(NO_LOGIN_AT):
+        # The last helper has git ask nobody else: no program, no editor, no terminal.
+        settings += [(f"credential.{host}.helper", each) for each in ("", "!echo quit=1 #")]
     if environment.get("BW_WORKTREE"):
         # What lands is signed as it lands; here nobody is there to answer a signer.
         settings.append(("commit.gpgSign", "false"))

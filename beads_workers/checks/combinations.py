@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from beads_workers.checks.rules import Check, misused
 from beads_workers.core.base import limits
+from beads_workers.core.base.settings import Agent
+from beads_workers.core.base.text import printable
 from beads_workers.kinds import SourceKind
 from beads_workers.options import Options
 from beads_workers.registry import kinds
+
+_UNLIMITED = re.compile(r"dangerously|bypass|yolo|danger-full-access|allow-all")
+"""In words that let an agent do anything."""
 
 
 def of_trackers(options: Options, issues: tuple[str, ...]) -> dict[str, object]:
@@ -67,6 +73,20 @@ def grace_beyond_lease(options: Options) -> Check | None:
         return None
     text = f"--term-grace is at most {most:g}s with --shared: a task must end before its lease does"
     return misused("settings", text, "give a shorter one")
+
+
+def anyone_unlimited(
+    options: Options, command: tuple[str, ...] | None, agents: Iterable[Agent]
+) -> Check | None:
+    """Refuse texts of anybody for agents that may do anything."""
+    words = [*(command or ()), *(word for each in agents for word in (*each.argv, *each.arguments))]
+    bad = next((word for word in words if _UNLIMITED.search(word)), None)
+    if options.issues_from != "anyone" or bad is None:
+        return None
+    text = (
+        f"--from anyone does not go with {printable(bad, 60)}: strangers could have anything done"
+    )
+    return misused("settings", text, "leave one of them out")
 
 
 def no_hand_over(options: Options, kind: SourceKind) -> Check | None:

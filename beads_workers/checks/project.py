@@ -48,7 +48,8 @@ class TrackerChoice:
 
 def source_options(tracker: TrackerChoice, options: Options) -> Mapping[str, Any]:
     """Return what a source is opened with: where it is, and whose issues it gives."""
-    rules = {"from": options.issues_from, "trusted": [*options.trusted]}
+    trusted, passed = [*options.trusted], [*options.passed]
+    rules = {"from": options.issues_from, "trusted": trusted, "pass": passed}
     return {**tracker.options, **rules} if tracker.options else tracker.options
 
 

@@ -48,6 +48,10 @@ def _is_foreign(value: Any, folder: Path) -> bool:
     return value not in ("bd", "sqlite")
 
 
+def _is_wide(value: Any, folder: Path) -> bool:
+    return bool(value != "writers")
+
+
 def _is_take(value: Any, folder: Path) -> bool:
     return bool(value == "take")
 
@@ -85,6 +89,13 @@ RISKY: Mapping[str, Risk] = {
     "landing_remote": Risk("pushes to another place"),
     "landing_submodules": Risk("pushes to submodules' remotes", _is_push, 'if it is "push"'),
     "source": Risk("gets work from elsewhere", _is_foreign, 'if it is not "bd" or "sqlite"'),
+    "issues_from": Risk(
+        "lets agents read what strangers wrote", _is_wide, 'if it is not "writers"'
+    ),
+    "trusted": Risk("lets agents read what these wrote", _is_set),
+    "passed": Risk("gives agents tokens", _is_set),
+    "tracker_before": Risk("is run before issues are taken"),
+    "tracker_after": Risk("is run after issues were closed"),
     "state_dir": Risk("is written to", _is_outside, _OUTSIDE),
     "log_dir": Risk("is written to", _is_outside, _OUTSIDE),
     "worktree_folder": Risk("is written to", _is_outside, _OUTSIDE),

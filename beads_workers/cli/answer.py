@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from itertools import takewhile
 from math import floor
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import ControlClient, find_state_directory
 from beads_workers.cli.completion import asked
 from beads_workers.cli.fleet import report
+from beads_workers.cli.layout import issue_id
 from beads_workers.cli.person import text_given, valid
 from beads_workers.cli.waiting import Waiting, waiting
 from beads_workers.core.base.text import json_line, printable
@@ -65,18 +67,17 @@ def _answer(
     found: Waiting, directory: Path, words: Sequence[str], *, same: bool, as_json: bool
 ) -> None:
     rows = {row["issue_id"]: row for row in found.questions}
-    named = [
-        word for number, word in enumerate(words) if all(w in rows for w in words[: number + 1])
-    ]
+    named = [*takewhile(rows.__contains__, map(_id_at_begin, words))]
     if not named:
         found.refuse_over(words[:1])
         open_ = ", ".join(rows) or "no question is open"
         why = f"{printable(words[0], 60)} asks nothing"
         raise CommandError(why, f"open questions: {open_}" if rows else open_, EXIT_UNKNOWN)
+    given = len(named)
     if same:
         texts = {rows[each]["question"] for each in named}
         named += [key for key, row in rows.items() if row["question"] in texts and key not in named]
-    typed = " ".join(words[len([w for w in words if w in named]) :]) or None
+    typed = " ".join(words[given:]) or None
     if typed is None and sys.stdin.isatty():
         for each in named:
             print(_shown(rows[each]))
@@ -86,6 +87,11 @@ def _answer(
         print(json_line({"answered": named}))
     else:
         report(answers, as_json=False)
+
+
+def _id_at_begin(word: str) -> str:
+    """Return the id that a word is; an address may be what the text begins with."""
+    return issue_id(word) if word[:1] == "#" else word
 
 
 def _ask_each(found: Waiting, directory: Path) -> None:

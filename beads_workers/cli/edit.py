@@ -236,7 +236,8 @@ def _depend(
     issue_id: Issue,
     needed: Needed = None,
     blocked_by: Annotated[
-        str | None, typer.Option("--blocked-by", "--depends-on", help="The same as NEEDED.")
+        str | None,
+        typer.Option("--blocked-by", "--depends-on", metavar="ISSUE", help="The same as NEEDED."),
     ] = None,
     kind: Annotated[
         str, typer.Option("-t", "--type", help="blocks, parent-child, related, ...")

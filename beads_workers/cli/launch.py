@@ -132,6 +132,8 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
         return f"start again when the tracker works: writes are still pending for {ids}"
     if not ended.get("settled", True):
         return "start again when the tracker works: it is asked then what this run still holds"
+    if unsynced := ended.get("unsynced"):
+        return printable(unsynced)
     if queue["unclosed"]:
         return "start again when the tracker works: what is done is closed then, never run again"
     if quarantined:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, cast, get_args
 
 from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
+
+from beads_workers.errors import CommandError
+from beads_workers.exits import EXIT_USAGE
 
 WIDTH_MAX = 200
 """Maximum width: longer lines are hard to read."""
@@ -72,11 +76,15 @@ class LaidOut(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click."""
-        found = _converted(self, ctx, [*args])
+        found, rest = _converted(self, ctx, [*args]), list[str]()
         if found is None:
-            return super().parse_args(ctx, args)
-        ctx.params.update(found)
-        return []
+            rest = super().parse_args(ctx, args)
+        ctx.params.update(found or {})
+        for each in self.get_params(ctx):
+            if _ISSUES.search(each.metavar or "") and (value := ctx.params.get(each.name)):
+                many = isinstance(value, list | tuple)
+                ctx.params[each.name] = [*map(issue_id, value)] if many else issue_id(value)
+        return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """See click."""
@@ -138,6 +146,25 @@ def _converted(command: TyperCommand, ctx: Any, args: list[str]) -> dict[str, An
         if each.expose_value:
             found[each.name] = value
     return None if rest else found
+
+
+_ISSUES = re.compile(r"ISSUE(?!.*TEXT)|NEEDED")
+"""In the placeholder of a parameter that names issues."""
+
+
+def issue_id(text: str) -> str:
+    """Return the id of the issue that somebody means: ``12`` for ``#12`` and for its address."""
+    if "#" not in text and "://" not in text:
+        return text
+    from beads_workers.core.base.source import SourceError
+    from beads_workers.registry import service
+
+    if (found := service("issue_texts")) is None:
+        return text
+    try:
+        return str(found.id_of(text, Path.cwd()))
+    except SourceError as error:
+        raise CommandError(str(error), error.hint, EXIT_USAGE) from None
 
 
 _LIST = re.compile(r"<list\[(.+)\]>")

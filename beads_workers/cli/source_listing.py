@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from beads_workers.cli.tracker_folder import no_tracker, unopened
+from beads_workers.cli.tracker_folder import no_tracker, unopened, warn
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.base.source import SourceError
@@ -55,10 +55,13 @@ class SourceListing:
         if closed_too:
             raise CommandError(
                 f"--all: {self._source.name} is asked for what is not closed",
-                "leave it out; 'beads-workers show ID' shows a closed one",
+                "leave it out; 'beads-workers show ISSUE' shows a closed one",
                 EXIT_USAGE,
             )
-        return [_issue(each) for each in self._source.unfinished(ROWS_MAX)]
+        found = self._source.unfinished(ROWS_MAX)
+        if len(found) == ROWS_MAX:
+            warn(f"these are the {ROWS_MAX} most urgent; there are more")
+        return [_issue(each) for each in found]
 
     def issue(self, issue_id: str) -> Listed | None:
         """See ``Listable``."""

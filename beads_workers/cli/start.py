@@ -84,7 +84,7 @@ def _shown_hours(settings: FleetSettings) -> Iterator[tuple[str, str]]:
 def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
     """Yield the other commands that the fleet runs, each under its origin.
 
-    Origins: issues, setup, verify, notify.
+    Origins: issues, setup, verify, before, after, notify.
     """
     from beads_workers.checks.project import TrackerChoice, commands_of_issues
 
@@ -99,6 +99,9 @@ def _also_run(settings: FleetSettings) -> Iterator[tuple[str, str]]:
         yield "setup", printable(worktrees.rules.setup, 160)
     if settings.work.verify and not understood(settings.work):
         yield "verify", printable(settings.work.verify, 160)
+    for name, line in (("before", settings.tracking.before), ("after", settings.tracking.after)):
+        if line:
+            yield name, printable(line, 160)
     if settings.upkeep.notify:
         yield "notify", printable(settings.upkeep.notify, 160)
 

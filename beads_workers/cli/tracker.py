@@ -181,7 +181,8 @@ def add(
         list[str] | None, typer.Option("-l", "--label", help="May be given several times.")
     ] = None,
     dep: Annotated[
-        list[str] | None, typer.Option("--dep", help="An issue that must be closed first.")
+        list[str] | None,
+        typer.Option("--dep", metavar="ISSUE", help="An issue that must be closed first."),
     ] = None,
     issue_type: Annotated[str, typer.Option("--type", help="task, bug, feature, ...")] = "task",
     timeout: Annotated[
@@ -335,7 +336,7 @@ def show(
     issue_id: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="Which issue.", show_default=False, autocompletion=issues
+            metavar="ISSUE", help="Which issue.", show_default=False, autocompletion=issues
         ),
     ],
     json: Json = False,

@@ -112,12 +112,13 @@ def open_tracker_thread(
     tell: Callable[[RoundTripEnded], None],
     release: Release,
     conclude: Callable[[], None],
+    before_taking: Callable[[], None],
 ) -> TrackerThread:
     """Return the tracker thread that fits the source. ``folder``: the folder of the run. See
     ``runtime.tracker_thread`` for the rest."""
     made = source, journal, recover, post
     if not is_push(settings):
-        return TrackerThread(*made, release=release, conclude=conclude)
+        return TrackerThread(*made, release=release, conclude=conclude, before_taking=before_taking)
 
     def tidy() -> None:
         trim_attempts(folder)  # Such a run may go on for months.

@@ -113,12 +113,15 @@ class TrackerThread:
         tidy: Callable[[], None] = lambda: None,
         release: Release = no_release,
         conclude: Callable[[], None] = lambda: None,
+        before_taking: Callable[[], None] = lambda: None,
     ) -> None:
         """``tidy``: called in this thread once a minute, while there is anything to do.
+        ``before_taking``: the same, before issues are taken; may raise ``SourceError``.
         ``release``: see ``Recovery.release``. ``conclude``: called in this thread whenever all that
         was posted before a round trip began is on disk."""
         self._release = release
         self._conclude = conclude
+        self._before_taking = before_taking
         self._source = source
         self._journal = journal
         self._recover = recover
@@ -271,6 +274,8 @@ class TrackerThread:
                 read += tuple(Conversation(i, "") for i in round_trip.listen if i not in there)
             if round_trip.renew:
                 renewed = self._source.renew(round_trip.renew)
+            if round_trip.take:
+                self._before_taking()
             if round_trip.take is not None:
                 taken = self._source.take(round_trip.take, round_trip.skip)
         except SourceError as error:

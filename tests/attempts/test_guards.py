@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from beads_workers.attempts.guards import guard_environment, no_push, refusals
+from beads_workers.core.base.settings import NO_LOGIN_AT
 from tests.support.repository import IDENTITY, commit, git, make_repository
 
 HOSTILE = ("i-1", "-x", "--all", "a b", "it's", '"$(touch oops)"', "*", "`id`", "i;exit", "ü-1")
@@ -262,3 +263,22 @@ def test_a_fetch_a_pull_and_a_clone_go_on(remote: Remote, tmp_path: Path) -> Non
     ):
         done = subprocess.run(argv, cwd=remote.folder, env=environment, capture_output=True)
         assert done.returncode == 0, (argv, done.stderr)
+
+
+def test_git_finds_no_login_at_the_forge_and_any_login_elsewhere(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "repository")
+    git(repository, "config", "credential.helper", "!echo password=kept; echo username=me #")
+    environment = {**os.environ, NO_LOGIN_AT: "https://git.example.org"}
+    environment |= {"GIT_ASKPASS": "echo", "HOME": str(tmp_path)}
+    environment |= no_push(environment, str(repository))
+
+    def filled(host: str) -> str:
+        asked = f"protocol=https\nhost={host}\npath=team/shop\n\n"
+        words = ("git", "credential", "fill")
+        done = subprocess.run(
+            words, input=asked, cwd=repository, env=environment, capture_output=True, text=True
+        )
+        return done.stdout
+
+    assert filled("git.example.org") == ""
+    assert "password=kept" in filled("other.example.org")

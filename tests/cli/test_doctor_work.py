@@ -330,3 +330,19 @@ def test_a_project_in_which_nothing_is_recognised_says_so(project: Patient) -> N
     project.put("claude", CURRENT_CLAUDE)
     verify = project.doctor("-n", "1", "--agent", "claude", "--review", "claude").one("verify")
     assert verify["text"].startswith("only claude looks at the work") and verify["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_refused"),
+    [
+        (("--from", "anyone", "--", "claude", "-p", "--dangerously-skip-permissions"), True),
+        (("--from", "anyone", "--", "codex", "exec", "--yolo"), True),
+        (("--from", "anyone", "--", "codex", "exec"), False),
+        (("--from", "labelled", "--", "codex", "exec", "--yolo"), False),
+    ],
+)
+def test_texts_of_anybody_do_not_reach_agents_that_may_do_anything(
+    project: Patient, words: tuple[str, ...], is_refused: bool
+) -> None:
+    texts = [check["text"] for check in project.doctor(*words).all("settings")]
+    assert any("--from anyone does not go with" in text for text in texts) is is_refused

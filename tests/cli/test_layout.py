@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from beads_workers.cli.application import build
 from beads_workers.cli.layout import GROUPS
 from beads_workers.core.base.option import PANELS
 from beads_workers.registry import commands
+from tests.support import warm
+from tests.support.embedded import EmbeddedProject
 
 NAMES = {name for commands in commands().values() for name in commands} | {"version"}
 MATTERING = 9
@@ -98,3 +101,20 @@ def test_what_is_to_be_pasted_stands_in_one_line_of_eighty_columns(
     last = [line for line in lines if line][-1]
     assert not name or "Example: " not in "\n".join(lines) or last.startswith("  Example: ")
     assert name or last.startswith("  See: ")
+
+
+def test_an_issue_may_be_named_as_on_a_forge(tmp_path: Path) -> None:
+    project = EmbeddedProject(tmp_path)
+    project.create_many([{"id": key, "title": key} for key in ("12", "13")])
+
+    def told(*words: str) -> str:
+        done = warm.run(words, project.folder, project.environment, 30)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    told("close", "#12", "team/shop#13")
+    assert {status for status, _ in project.read_all().values()} == {"closed"}
+    told("reopen", "#12", "https://git.example.org/team/shop/issues/13")
+    assert told("dep", "add", "#12", "#13") == "12 waits for 13\n"
+    assert told("show", "#12").startswith("id: 12\n")
+    assert told("comment", "12", "#13") and "#13" in told("show", "12")

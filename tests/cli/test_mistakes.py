@@ -56,7 +56,7 @@ MISTAKES = [
     ("why --boo", "No such option: --boo", "'beads-workers why --help'", 2),
     ("list --boo", "No such option: --boo", "'beads-workers list --help'", 2),
     ("list", "no tracker here", "'beads-workers init'", 6),
-    ("show", "Missing argument 'ID'.", "'beads-workers show --help'", 2),
+    ("show", "Missing argument 'ISSUE'.", "'beads-workers show --help'", 2),
     ("show x", "no tracker here", "'beads-workers init'", 6),
     ("add", "Missing argument 'TITLE'.", "'beads-workers add --help'", 2),
     ("add x", "no tracker here", "'beads-workers init'", 6),

@@ -118,6 +118,12 @@ argv = ["other"]
 [forge]
 from = "labelled"
 trusted = ["renovate"]
+pass = ["GH_TOKEN"]
+
+[tracker]
+before = "bd sync"
+after = "bd push"
+every = "5m"
 [places.big]
 engine = "slurm"
 address = "batch"
@@ -213,6 +219,10 @@ VALUES = {
     "land_jobs": 3,
     "landing_style": "merge",
     "landing_after": "git push",
+    "passed": ("GH_TOKEN",),
+    "tracker_before": "bd sync",
+    "tracker_after": "bd push",
+    "tracker_every": 300.0,
     "landing_tools": ("node --version",),
     "landing_remote": "origin",
     "repairs": 1,

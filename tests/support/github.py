@@ -1,7 +1,8 @@
 """A GitHub of our own on loopback: what the real ``gh`` finds behind ``GH_HOST``, over TLS.
 
-It has one repository, and answers as GitHub's public descriptions say. Comments are seen up to
-``late`` seconds after they were written, and in another order than that of their ids.
+It has one repository, and answers as GitHub's public descriptions say: ``test_descriptions`` holds
+it to them. Comments are seen up to ``late`` seconds after they were written, and in another order
+than that of their ids.
 """
 
 from __future__ import annotations
@@ -19,14 +20,116 @@ import subprocess
 import tempfile
 import threading
 import time
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, NamedTuple, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from graphql import FieldNode, InlineFragmentNode, OperationDefinitionNode, SelectionSetNode, parse
 
 OWNER, NAME = "team", "shop"
 PATH = f"/repos/{OWNER}/{NAME}"
+LINKS = "https://localhost/api/v3"
+"""Where the links in answers lead: nobody follows them."""
+MADE_AT = "2026-01-01T00:00:00Z"
 
 Json = dict[str, Any]
+
+# --- what answers have beside what matters here --------------------------------------------------
+
+_PERSON_LINKS = (
+    "avatar", "events", "followers", "following", "gists", "organizations", "received_events",
+    "repos", "starred", "subscriptions",
+)  # fmt: skip
+_REPOSITORY_LINKS = (
+    "archive", "assignees", "blobs", "branches", "clone", "collaborators", "comments", "commits",
+    "compare", "contents", "contributors", "deployments", "downloads", "events", "forks",
+    "git_commits", "git_refs", "git_tags", "git", "hooks", "issue_comment", "issue_events",
+    "issues", "keys", "labels", "languages", "merges", "milestones", "notifications", "pulls",
+    "releases", "ssh", "stargazers", "statuses", "subscribers", "subscription", "svn", "tags",
+    "teams", "trees",
+)  # fmt: skip
+_ISSUE_LINKS = ("comments", "events", "labels", "timeline")
+_ACCOUNT: Json = {
+    "bio": None, "blog": "", "company": None, "created_at": MADE_AT, "email": None, "followers": 0,
+    "following": 0, "hireable": None, "location": None, "name": None, "public_gists": 0,
+    "public_repos": 0, "updated_at": MADE_AT, "user_view_type": "public",
+}  # fmt: skip
+_REPOSITORY: Json = {
+    "archived": False, "created_at": MADE_AT, "default_branch": "main", "description": None,
+    "disabled": False, "fork": False, "forks": 0, "forks_count": 0, "has_discussions": False,
+    "has_issues": True, "has_pages": False, "has_projects": True, "has_wiki": True,
+    "homepage": None, "language": None, "license": None, "mirror_url": None, "network_count": 0,
+    "open_issues": 0, "open_issues_count": 0, "private": True, "pushed_at": MADE_AT, "size": 0,
+    "stargazers_count": 0, "subscribers_count": 0, "updated_at": MADE_AT, "watchers": 0,
+    "watchers_count": 0,
+}  # fmt: skip
+_ISSUE: Json = {
+    "active_lock_reason": None, "author_association": "MEMBER", "milestone": None,
+    "performed_via_github_app": None,
+}  # fmt: skip
+_RIGHTS = ("pull", "triage", "push", "maintain", "admin")
+_RANKS = {"read": 1, "triage": 2, "write": 3, "maintain": 4, "admin": 5}
+
+
+def _number(text: str) -> int:
+    """A number that stands for a text, always the same."""
+    return zlib.crc32(text.encode()) & 0x7FFFFFFF
+
+
+def _named(place: str, links: tuple[str, ...] = (), key: int | None = None) -> Json:
+    """What all things have: ids, and links to themselves and to more of them."""
+    url = f"{LINKS}{place}"
+    ids = {"id": _number(place) if key is None else key, "node_id": f"N_{_number(place)}"}
+    return {
+        **ids,
+        "url": url,
+        "html_url": url,
+        **{f"{name}_url": f"{url}/{name}" for name in links},
+    }
+
+
+def person(login: str) -> Json:
+    """Somebody, as the REST API shows them."""
+    return {
+        **_named(f"/users/{login}", _PERSON_LINKS),
+        "login": login,
+        "type": "Bot" if login.endswith("[bot]") else "User",
+        "site_admin": False,
+        "gravatar_id": "",
+    }
+
+
+def repository(right: str) -> Json:
+    """The repository, as the REST API shows it to somebody."""
+    rank = _RANKS[right]
+    return {
+        **_named(PATH, _REPOSITORY_LINKS),
+        **_REPOSITORY,
+        "name": NAME,
+        "full_name": f"{OWNER}/{NAME}",
+        "owner": person(OWNER) | {"type": "Organization"},
+        "permissions": {name: at < rank for at, name in enumerate(_RIGHTS)},
+    }
+
+
+def label(name: str) -> Json:
+    """A label, as the REST API shows it."""
+    about = {"name": name, "description": None, "color": "ededed", "default": False}
+    shown = _named(f"{PATH}/labels/{name}")
+    return {**{each: shown[each] for each in ("id", "node_id", "url")}, **about}
+
+
+class Exchange(NamedTuple):
+    """A request, and what was answered. ``path``: without that of the API."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Any
+    status: int
+    found: Any
 
 
 @functools.cache
@@ -47,7 +150,7 @@ class GitHubServer(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *, late: float = 0.0) -> None:
+    def __init__(self, *, late: float = 0.0, clock: Callable[[], float] = time.time) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         made, key = certificate()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -55,10 +158,15 @@ class GitHubServer(http.server.ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.host = f"localhost:{self.server_address[1]}"
         self.late, self.chance = late, random.Random(3)
+        self.clock = clock
         self.lock = threading.RLock()
         self.rights: dict[str, str] = {"root": "admin"}
         self.rows: dict[int, Json] = {}
         self.asked: list[tuple[str, str]] = []
+        self.comment_ids_from = 0
+        """Those of GitHub today do not fit in 32 bits."""
+        self.heard: Callable[[Exchange], None] = lambda exchange: None
+        """Is told of each request that was answered."""
         self.not_modified = 0
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
         """What comes instead of the next answers."""
@@ -96,8 +204,9 @@ class GitHubServer(http.server.ThreadingHTTPServer):
             self.rows[number] = {
                 "number": number, "id": 1000 + number, "title": title, "body": body, "user": by,
                 "state": "open", "labels": [], "assignees": [], "comments": [], "events": [],
-                "blocked_by": [], "created_at": now(), "updated_at": now(), "closed_at": None,
-                "edited_at": None, "locked": False,
+                "blocked_by": [], "blocked_elsewhere": [], "below": [], "created_at": self.now(),
+                "updated_at": self.now(), "closed_at": None, "edited_at": None, "locked": False,
+                "state_reason": None,
             }  # fmt: skip
             self.mark(number, *labels)
             return number
@@ -112,23 +221,26 @@ class GitHubServer(http.server.ThreadingHTTPServer):
         with self.lock:
             row = self.rows[number]
             if "body" in fields and fields["body"] != row["body"]:
-                row["edited_at"] = now()
+                row["edited_at"] = self.now()
             if "title" in fields and fields["title"] != row["title"]:
-                row["events"].append({"__typename": "RenamedTitleEvent", "createdAt": now()})
+                row["events"].append({"__typename": "RenamedTitleEvent", "createdAt": self.now()})
             if "state" in fields:
-                row["closed_at"] = now() if fields["state"] == "closed" else None
+                is_closed = fields["state"] == "closed"
+                row["closed_at"] = self.now() if is_closed else None
+                row["state_reason"] = "completed" if is_closed else "reopened"
             if "labels" in fields:
                 self._set_labels(number, fields.pop("labels"), by)
             row |= {k: v for k, v in fields.items() if k in row}
-            row["updated_at"] = now()
+            row["updated_at"] = self.now()
 
     def comment(self, number: int, text: str, by: str = "root") -> int:
         with self.lock:
-            seen_at = time.time() + self.chance.uniform(0.0, self.late)
-            key = self._id()
-            made = {"id": key, "body": text, "user": by, "created_at": now(), "seen_at": seen_at}
+            seen_at = self.clock() + self.chance.uniform(0.0, self.late)
+            key = self.comment_ids_from + self._id()
+            made = {"id": key, "body": text, "user": by, "seen_at": seen_at}
+            made |= {"created_at": self.now(), "updated_at": self.now()}
             self.rows[number]["comments"].append(made)
-            self.rows[number]["updated_at"] = now()
+            self.rows[number]["updated_at"] = self.now()
             return key
 
     def comments(self, number: int) -> list[Json]:
@@ -144,13 +256,24 @@ class GitHubServer(http.server.ThreadingHTTPServer):
         for row in self.rows.values():
             for each in row["comments"]:
                 if each["id"] == comment_id:
-                    each["body"], row["updated_at"] = text, now()
+                    each["body"] = text
+                    each["updated_at"] = row["updated_at"] = self.now()
                     return True
         return False
 
     def depend(self, number: int, *needed: int) -> None:
         self.rows[number]["blocked_by"] += needed
-        self.rows[number]["updated_at"] = now()
+        self.rows[number]["updated_at"] = self.now()
+
+    def depend_elsewhere(self, number: int, place: str, needed: int) -> None:
+        """Let an issue wait for one of another repository, which is open."""
+        self.rows[number]["blocked_elsewhere"].append((place, needed))
+        self.rows[number]["updated_at"] = self.now()
+
+    def nest(self, number: int, *below: int) -> None:
+        """Put issues below another one."""
+        self.rows[number]["below"] += below
+        self.rows[number]["updated_at"] = self.now()
 
     def read(self, number: int) -> Json:
         return self.shown(self.rows[number])
@@ -160,20 +283,66 @@ class GitHubServer(http.server.ThreadingHTTPServer):
 
     # --- what the API shows -------------------------------------------------------------------
 
+    def now(self) -> str:
+        """The server's time, as it writes it."""
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.clock()))
+
     def shown(self, row: Json) -> Json:
-        keep = ("number", "id", "title", "body", "state", "created_at", "updated_at", "closed_at")
+        """An issue, as the REST API shows it."""
+        keep = (
+            "number", "title", "body", "state", "state_reason", "locked", "created_at",
+            "updated_at", "closed_at",
+        )  # fmt: skip
+        people = [person(each) for each in row["assignees"]]
         return {
+            **_named(f"{PATH}/issues/{row['number']}", _ISSUE_LINKS, row["id"]),
+            **_ISSUE,
             **{name: row[name] for name in keep},
+            "repository_url": f"{LINKS}{PATH}",
             "user": person(row["user"]),
-            "labels": [{"name": each} for each in row["labels"]],
-            "assignees": [person(each) for each in row["assignees"]],
-            "locked": row["locked"],
-            "issue_dependencies_summary": {"total_blocked_by": len(row["blocked_by"])},
-            "sub_issues_summary": {"total": 0},
+            "labels": [label(each) for each in row["labels"]],
+            "assignee": next(iter(people), None),
+            "assignees": people,
+            "comments": len(self.seen(row)),
+            "issue_dependencies_summary": self._dependencies(row),
+            "sub_issues_summary": self._below(row),
         }
 
+    def remark(self, comment_id: int) -> Json | None:
+        """A comment, as the REST API shows it; None if there is none."""
+        for row in self.rows.values():
+            for each in row["comments"]:
+                if each["id"] == comment_id:
+                    return {
+                        **_named(f"{PATH}/issues/comments/{comment_id}", (), comment_id),
+                        "issue_url": f"{LINKS}{PATH}/issues/{row['number']}",
+                        "user": person(each["user"]),
+                        "author_association": "MEMBER",
+                        **{name: each[name] for name in ("body", "created_at", "updated_at")},
+                    }
+        return None
+
+    def _open(self, numbers: list[int]) -> int:
+        return sum(self.rows[each]["state"] == "open" for each in numbers)
+
+    def _dependencies(self, row: Json) -> Json:
+        waiting = [n for n, each in self.rows.items() if row["number"] in each["blocked_by"]]
+        elsewhere = len(row["blocked_elsewhere"])
+        return {
+            "blocked_by": self._open(row["blocked_by"]) + elsewhere,
+            "total_blocked_by": len(row["blocked_by"]) + elsewhere,
+            "blocking": self._open(waiting),
+            "total_blocking": len(waiting),
+        }
+
+    def _below(self, row: Json) -> Json:
+        total = len(row["below"])
+        completed = total - self._open(row["below"])
+        percent = 100 * completed // total if total else 0
+        return {"total": total, "completed": completed, "percent_completed": percent}
+
     def seen(self, row: Json) -> list[Json]:
-        return [each for each in row["comments"] if each["seen_at"] <= time.time()]
+        return [each for each in row["comments"] if each["seen_at"] <= self.clock()]
 
     def _set_labels(self, number: int, labels: list[str], by: str) -> None:
         with self.lock:
@@ -185,27 +354,42 @@ class GitHubServer(http.server.ThreadingHTTPServer):
                 row["events"] += [
                     {
                         "__typename": kind,
-                        "createdAt": now(),
-                        "actor": {"login": by},
+                        "createdAt": self.now(),
+                        "actor": _actor(by),
                         "label": {"name": e},
                     }
                     for e in names
                 ]
-            row["labels"], row["updated_at"] = wanted, now()
+            row["labels"], row["updated_at"] = wanted, self.now()
 
     def _id(self) -> int:
         self._ids += 1
         return self._ids
 
 
-def now() -> str:
-    """The server's time, as it writes it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def _actor(login: str) -> Json:
+    """Somebody, as the GraphQL API shows them: programs have no ``[bot]`` in their names."""
+    name = login.removesuffix("[bot]")
+    return {"__typename": "User" if name == login else "Bot", "login": name}
 
 
-def person(login: str) -> Json:
-    """Somebody, as the REST API shows them."""
-    return {"login": login, "type": "Bot" if login.endswith("[bot]") else "User"}
+def _chosen(fields: SelectionSetNode, found: Json) -> Json:
+    """Return of an object what a query asks for, and nothing else."""
+    chosen: Json = {}
+    for each in fields.selections:
+        if isinstance(each, InlineFragmentNode):
+            assert each.type_condition is not None
+            if found["__typename"] == each.type_condition.name.value:
+                chosen |= _chosen(each.selection_set, found)
+            continue
+        assert isinstance(each, FieldNode)
+        value = found[each.name.value]
+        if each.selection_set is not None and isinstance(value, list):
+            value = [_chosen(each.selection_set, entry) for entry in value]
+        elif each.selection_set is not None and value is not None:
+            value = _chosen(each.selection_set, value)
+        chosen[each.name.value] = value
+    return chosen
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -225,6 +409,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self._send(status, headers, data)
                 return
             status, found, headers = self._answer(path, query, body, login)
+            self.server.heard(Exchange(self.command, path, query, body, status, found))
         data = b"" if found is None else json.dumps(found).encode()
         if self.command == "GET" and status == 200:
             tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
@@ -244,6 +429,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string(self.server.clock() if timestamp is None else timestamp)
+
     def log_message(self, *arguments: Any) -> None:
         pass
 
@@ -255,26 +443,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if login not in server.rights:
             return 401, {"message": "Bad credentials"}, {}
         if path == "/user":
-            return 200, person(login), {}
+            return 200, person(login) | _ACCOUNT, {}
         if path == "/graphql":
-            return 200, self._graphql(body["variables"]), {}
+            return 200, self._graphql(body["query"], body["variables"]), {}
         if not path.lower().startswith(PATH):
             return none
         rest = path[len(PATH) :]
         if rest == "":
-            may = server.rights[login] in ("write", "admin")
-            return 200, {"archived": False, "permissions": {"push": may}}, {}
+            return 200, repository(server.rights[login]), {}
         if match := re.fullmatch(r"/collaborators/([^/]+)/permission", rest):
-            return 200, {"permission": server.rights.get(match[1], "read")}, {}
+            who = unquote(match[1])
+            right = server.rights.get(who, "read")
+            asked = person(who) | {"role_name": right}
+            return 200, {"permission": right, "role_name": right, "user": asked}, {}
         if match := re.fullmatch(r"/issues/comments/(\d+)", rest):
-            known = {e["id"] for row in server.rows.values() for e in row["comments"]}
-            if int(match[1]) not in known:
+            if server.remark(int(match[1])) is None:
                 return none
             if self.command == "DELETE":
                 server.remove_comment(int(match[1]))
                 return 204, None, {}
             server.edit_comment(int(match[1]), body["body"])
-            return 200, {"id": int(match[1]), "body": body["body"], "user": person(login)}, {}
+            return 200, server.remark(int(match[1])), {}
         if rest == "/issues" and self.command == "POST":
             number = server.issue(body["title"], body.get("body") or "", by=login)
             server.mark(number, *body.get("labels", ()), by=login)
@@ -297,19 +486,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if what == "":
             return 200, server.read(number), {}
         if what == "/comments":
-            made = server.comment(number, body["body"], by=login)
-            found = {"id": made, "body": body["body"], "user": person(login), "created_at": now()}
-            return 201, found, {}
+            return 201, server.remark(server.comment(number, body["body"], by=login)), {}
         if what == "/sub_issues":
-            return 200, [], {}
+            return 200, [server.read(each) for each in row["below"]], {}
         if what == "/dependencies/blocked_by" and self.command == "POST":
             server.depend(number, body["issue_id"] - 1000)
             return 201, server.read(number), {}
         if what == "/dependencies/blocked_by":
-            return 200, [server.read(each) for each in row["blocked_by"]], {}
+            elsewhere = [
+                server.read(number)
+                | _named(f"/repos/{place}/issues/{needed}")
+                | {"number": needed, "state": "open", "repository_url": f"{LINKS}/repos/{place}"}
+                for place, needed in row["blocked_elsewhere"]
+            ]
+            return 200, [server.read(each) for each in row["blocked_by"]] + elsewhere, {}
         if match := re.fullmatch(r"/dependencies/blocked_by/(\d+)", what):
             row["blocked_by"].remove(int(match[1]) - 1000)
-            row["updated_at"] = now()
+            row["updated_at"] = self.server.now()
             return 200, server.read(number), {}
         return 404, {"message": "Not Found"}, {}
 
@@ -319,21 +512,25 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         rows = [row for row in rows if wanted in ("all", row["state"])]
         size, page = int(query.get("per_page", 30)), int(query.get("page", 1))
         part = rows[(page - 1) * size : page * size]
-        more = {"Link": f'<https://h{PATH}/issues?page={page + 1}>; rel="next"'}
+        more = {"Link": f'<{LINKS}{PATH}/issues?page={page + 1}>; rel="next"'}
         shown = [self.server.shown(row) for row in part]
         return 200, shown, more if len(rows) > page * size else {}
 
-    def _graphql(self, variables: Json) -> Json:
+    def _graphql(self, query: str, variables: Json) -> Json:
         row = self.server.rows.get(variables["number"])
         if row is None:
-            error = {"type": "NOT_FOUND", "message": "Could not resolve to an Issue"}
+            place = ["repository", "issue"]
+            error = {"type": "NOT_FOUND", "message": "Could not resolve to an Issue", "path": place}
             return {"data": {"repository": {"issue": None}}, "errors": [error]}
         comments = [
             {
-                "databaseId": each["id"],
+                # An Int has 32 bits, a BigInt is a text.
+                "databaseId": each["id"] if each["id"] < 1 << 31 else None,
+                "fullDatabaseId": str(each["id"]),
+                "url": f"{LINKS}{PATH}/issues/{row['number']}#issuecomment-{each['id']}",
                 "body": each["body"],
                 "createdAt": each["created_at"],
-                "author": {"__typename": "User", "login": each["user"]},
+                "author": _actor(each["user"]),
             }
             for each in self.server.seen(row)
         ]
@@ -343,9 +540,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "state": row["state"].upper(), "locked": row["locked"],
             "createdAt": row["created_at"], "updatedAt": row["updated_at"],
             "closedAt": row["closed_at"], "lastEditedAt": row["edited_at"],
-            "author": {"login": row["user"]},
+            "author": _actor(row["user"]),
             "labels": {"nodes": [{"name": each} for each in row["labels"]]},
-            "assignees": {"nodes": [{"login": each} for each in row["assignees"]]},
+            "assignees": {"nodes": [_actor(each) for each in row["assignees"]]},
             "comments": {
                 "pageInfo": {
                     "hasNextPage": len(comments) > begin + 100,
@@ -355,4 +552,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             },
             "timelineItems": {"nodes": row["events"]},
         }  # fmt: skip
-        return {"data": {"repository": {"issue": issue}}}
+        (asked,) = parse(query).definitions
+        assert isinstance(asked, OperationDefinitionNode)
+        return {"data": _chosen(asked.selection_set, {"repository": {"issue": issue}})}

@@ -82,6 +82,7 @@ def _together(plan: FleetPlan) -> Found:
         combinations.grace_beyond_lease(options),
         combinations.no_hand_over(options, kind),
         combinations.functions_in_worktrees(options),
+        combinations.anyone_unlimited(options, plan.command, plan.agents),
         combinations.landing_without_worktrees(options, worktrees=plan.wants_worktrees),
     )
     return next((wrong for wrong in rules if wrong is not None), None)

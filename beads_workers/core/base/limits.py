@@ -184,6 +184,9 @@ have changed their priority or labels meanwhile."""
 POLL_SECONDS = 5.0
 """Interval at which an idle fleet asks the tracker for new work."""
 
+TRACKER_SYNC_SECONDS = 600.0
+"""Interval at which the lines of ``[tracker]`` are run."""
+
 WATCH_SECONDS = 1.0
 """Interval at which an idle fleet checks for writes to the tracker; no call of ``bd``."""
 WATCH_REST = 10.0

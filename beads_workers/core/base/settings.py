@@ -35,6 +35,8 @@ from beads_workers.core.base.option import (
 from beads_workers.core.base.policy import Policy
 from beads_workers.core.base.scripts import Context, LogRoot
 
+NO_LOGIN_AT = "BW_NO_LOGIN_AT"
+"""Variable of workers: the address at which the git of an agent finds no login."""
 NOTIFY_DESKTOP = "desktop"
 """``--notify desktop``: a notification of the desktop instead of a command."""
 
@@ -497,6 +499,12 @@ class TrackerRules:
         "How often to look for new issues; default 5s.",
         panel=FLEET,
         rare=True,
+    )
+    # ``sh -c`` lines that bring the tracker to where a team has its issues, and back.
+    before: str | None = in_file(None, TEXT, name="tracker_before", table=("tracker", "before"))
+    after: str | None = in_file(None, TEXT, name="tracker_after", table=("tracker", "after"))
+    every_seconds: float = in_file(
+        limits.TRACKER_SYNC_SECONDS, duration(1), name="tracker_every", table=("tracker", "every")
     )
     # Other orchestrators, with state directories of their own, work on the same tracker.
     shared: bool = flag(

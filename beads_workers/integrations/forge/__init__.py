@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from beads_workers.core.base.settings import NO_LOGIN_AT
 from beads_workers.core.base.source import Source
 from beads_workers.integrations.forge.api import FORMS, GH_TOKENS, NO_GH_LOGIN, TOKENS
 from beads_workers.kinds import Capabilities, Late, Opening, SourceKind
@@ -30,7 +31,9 @@ def _open(opening: Opening) -> Source:
 
 
 def _secrets(options: Mapping[str, Any]) -> tuple[str, ...]:
-    return (*GH_TOKENS, NO_GH_LOGIN) if options.get("kind") == "github" else TOKENS
+    tokens = (*GH_TOKENS, NO_GH_LOGIN) if options.get("kind") == "github" else TOKENS
+    hidden = (each for each in tokens if each not in options.get("pass", ()))
+    return *hidden, f"{NO_LOGIN_AT}={options.get('url', '')}"
 
 
 KIND = SourceKind(

@@ -135,8 +135,9 @@ class Forge(Protocol):
     """Time after which everybody sees a comment."""
 
     @property
-    def said_at(self) -> str:
-        """When the forge answered last, by its own clock: RFC 3339, in UTC."""
+    def seen_until(self) -> str:
+        """By its own clock, the time before which all that was written is seen by now: RFC 3339,
+        in UTC; "" if it has not answered yet."""
 
     def login(self) -> str:
         """Return whose token is used."""

@@ -100,7 +100,7 @@ class Gh:
         headers = {name.strip().lower(): text.strip() for name, _, text in pairs}
         status = int(first[1])
         is_json = status < 300 or data[:1] in (b"{", b"[")
-        return HttpAnswer(status, headers, parsed(data, what) if is_json else None)
+        return HttpAnswer(status, headers, parsed(data, what) if is_json else "")
 
     def _run(self, argv: list[str], out: Any, err: Any, what: str) -> None:
         try:

@@ -36,18 +36,18 @@ THREAD = """
 query($owner: String!, $name: String!, $number: Int!, $after: String) {
   repository(owner: $owner, name: $name) { issue(number: $number) {
     number title body state locked createdAt updatedAt closedAt lastEditedAt
-    author { login }
+    author { __typename login }
     labels(first: 100) { nodes { name } }
     assignees(first: 20) { nodes { login } }
     comments(first: 100, after: $after) {
       pageInfo { hasNextPage endCursor }
-      nodes { databaseId body createdAt author { __typename login } }
+      nodes { url body createdAt author { __typename login } }
     }
     timelineItems(last: 100, itemTypes: [LABELED_EVENT, UNLABELED_EVENT, RENAMED_TITLE_EVENT]) {
       nodes {
         __typename
-        ... on LabeledEvent { createdAt actor { login } label { name } }
-        ... on UnlabeledEvent { createdAt actor { login } label { name } }
+        ... on LabeledEvent { createdAt actor { __typename login } label { name } }
+        ... on UnlabeledEvent { createdAt actor { __typename login } label { name } }
         ... on RenamedTitleEvent { createdAt }
       }
     }
@@ -195,9 +195,9 @@ def _issue(data: Json) -> ForgeIssue:
 def _comment(data: Json) -> ForgeComment:
     author, at = data.get("author"), text_of(data, "createdAt")
     is_bot = isinstance(author, dict) and author.get("__typename") == "Bot"
-    return ForgeComment(
-        number_of(data, "databaseId"), _login(author), text_of(data, "body"), at, is_bot
-    )
+    # ``databaseId`` has 32 bits, which are too few.
+    key = int(text_of(data, "url").rpartition("#issuecomment-")[2])
+    return ForgeComment(key, _login(author), text_of(data, "body"), at, is_bot)
 
 
 def _events(data: Json) -> tuple[tuple[LabelEvent, ...], str]:

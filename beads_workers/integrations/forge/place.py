@@ -23,6 +23,7 @@ _PAIR = re.compile(r"([A-Za-z0-9_.-]{1,100})/([A-Za-z0-9_.-]{1,100}?)(?:\.git)?/
 _URL = re.compile(
     r"(https?)://(?:[^@/\s]*@)?([A-Za-z0-9.-]+(?::\d+)?)((?:/[\w.-]+)*?)/([^/\s]+/[^/\s]+)/?"
 )
+_ISSUE = re.compile(r"(?:([\w.-]+/[\w.-]+)?#|https?://(\S+)/issues/)(\d{1,18})(?:#\S*)?")
 _SSH = re.compile(r"(?:ssh://)?(?:[\w.-]+@)([A-Za-z0-9.-]+)(?::\d+(?=/))?[:/](?!/)(.+)")
 
 
@@ -42,6 +43,17 @@ def locate(text: str, folder: Path) -> Located:
     )
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Located(place, project, to_plain(found))
+
+
+def id_of(text: str, folder: Path) -> str:
+    """Return the id that somebody means by ``#12``, ``O/R#12`` or the address of an issue; other
+    texts stay as they are. Raises ``SourceError`` for an issue of another repository."""
+    if (found := _ISSUE.fullmatch(text)) is None:
+        return text
+    place, known = (found[1] or found[2] or "").lower(), _remembered(_top(folder) or folder)
+    if place and known and not f"/{known}".endswith(f"/{place}"):
+        raise SourceError(f"{text} is not of {known}", "give an issue of this repository")
+    return found[3]
 
 
 def remember(project: str, repository: ForgeRepository) -> None:

@@ -17,7 +17,7 @@ from beads_workers.integrations.forge.api import (
     Gone,
     IssueChange,
 )
-from beads_workers.integrations.forge.web import HttpAnswer
+from beads_workers.integrations.forge.web import HttpAnswer, earlier
 
 PAGES_MAX = 200
 PERMISSION_SECONDS = 3600.0
@@ -41,6 +41,7 @@ class Transport(Protocol):
 class RestForge:
     """The common half of ``Forge``."""
 
+    lag_seconds: float
     page = 50
     """Entries of a page."""
     per_page = "limit"
@@ -54,9 +55,9 @@ class RestForge:
         self._login = ""
 
     @property
-    def said_at(self) -> str:
+    def seen_until(self) -> str:
         """See ``Forge``."""
-        return self._transport.said_at
+        return earlier(self._transport.said_at, self.lag_seconds)
 
     def login(self) -> str:
         """See ``Forge``."""
@@ -95,7 +96,12 @@ class RestForge:
     def blocker_of(self, data: Json) -> Blocker:
         """Read an issue that another one waits for."""
         issue, place = issue_of(data), data.get("repository")
-        name = text_of(place, "full_name") if isinstance(place, dict) else ""
+        url = text_of(data, "repository_url").rstrip("/")
+        name = (
+            text_of(place, "full_name")
+            if isinstance(place, dict)
+            else "/".join(url.split("/")[-2:])
+        )
         ours = f"{self.repository.owner}/{self.repository.name}".lower()
         return Blocker(issue.number, issue.is_open, "" if name.lower() in ("", ours) else name)
 
@@ -104,12 +110,14 @@ class RestForge:
         joined, found = path if path.endswith("?") else f"{path}&", list[Found]()
         for page in range(1, PAGES_MAX + 1):
             reply = self._ask("GET", f"{joined}{self.per_page}={self.page}&page={page}")
-            if not isinstance(reply.data, list):
+            # Gitea has no empty timeline, but null.
+            rows = [] if reply.data is None and "/timeline" in path else reply.data
+            if not isinstance(rows, list):
                 raise ForgeError(f"{path}: the answer is no list")
-            found += [read(each, read_one) for each in reply.data]
+            found += [read(each, read_one) for each in rows]
             # The server may have a smaller limit of its own.
             has_more = f"page={page + 1}" in reply.headers.get("link", "")
-            if not reply.data or (len(reply.data) < self.page and not has_more):
+            if not rows or (len(rows) < self.page and not has_more):
                 return found
         raise ForgeError(f"{path}: there are more than {PAGES_MAX} pages")
 

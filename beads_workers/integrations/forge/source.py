@@ -6,6 +6,7 @@ begins and before it lands. Source: docs/FORGE.md.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -83,7 +84,7 @@ class ForgeSource:
         self._trust = Trust(forge, texts_from, trusted, self._labels)
         self._board: dict[int, ForgeIssue] = {}
         """All open issues."""
-        self._looked = self._listed_all = -WHOLE_SECONDS
+        self._looked = self._listed_all = -math.inf
         self._since = ""
         """When the newest issue of all lists was changed, by the forge's clock."""
         self._waits: Known[list[tuple[int, bool]]] = {}
@@ -93,6 +94,8 @@ class ForgeSource:
         """Why texts of strangers may not be read."""
         self._holders: Known[str] = {}
         """Who else has issues."""
+        self._threads: Known[Seen | None] = {}
+        """Issues that wait for an answer, as they were read last."""
         self._claims: dict[int, Seen] = {}
         """The issues in our hands, as they stood when we got them."""
         self._unsure: set[int] = set()
@@ -130,8 +133,8 @@ class ForgeSource:
         known = answers.get(issue.number)
         if known is None or known[0] != issue.updated_at:
             answer = ask()
-            # Times are whole seconds: within one, more may change.
-            is_old = issue.updated_at < self._forge.said_at
+            # Times are whole seconds, and comments are late: more of this change may be seen later.
+            is_old = issue.updated_at < self._forge.seen_until
             known = answers[issue.number] = issue.updated_at if is_old else "", answer
         return known[1]
 
@@ -385,26 +388,30 @@ class ForgeSource:
         """Write state, labels and assignee of an issue."""
         shown = {BLOCKED} if after.status == "blocked" else set[str]()
         shown |= {reading.MARKED[mark]} if mark else set()
-        login, has = self._forge.login(), {*issue.labels} | {IN_PROGRESS}
-        is_open = after.status != "closed"
+        login, is_open = self._forge.login(), after.status != "closed"
+        # A claim may have been written by half; what is blocked is in nobody's hands.
+        is_free = BLOCKED in issue.labels
+        has = tuple(dict.fromkeys((*issue.labels, *(() if is_free else (IN_PROGRESS,)))))
+        people = tuple(each for each in issue.assignees if each != login)
         change = IssueChange(
             is_open=is_open if is_open is not issue.is_open else None,
-            labels_on=tuple(sorted(shown - has)),
-            labels_off=tuple(label for label in reading.OURS if label in has - shown),
-            assignees=tuple(each for each in issue.assignees if each != login),
+            labels_on=tuple(sorted(shown.difference(has))),
+            labels_off=tuple(each for each in reading.OURS if each in has and each not in shown),
+            assignees=None if is_free and people == issue.assignees else people,
         )
-        self._forge.change(issue.number, change, (*issue.labels, IN_PROGRESS))
+        self._forge.change(issue.number, change, has)
         labels = tuple(sorted(({*issue.labels} - {*change.labels_off}) | shown))
-        self._keep(replace(issue, is_open=is_open, labels=labels, assignees=change.assignees or ()))
+        self._keep(replace(issue, is_open=is_open, labels=labels, assignees=people))
 
     def _unmark(self, issue: ForgeIssue, mark: str) -> None:
-        """Take off the labels of an issue that waits for no person any more."""
-        off = tuple(label for each, label in reading.MARKED.items() if each != mark)
+        """Take off the labels of an issue that waits for no person any more; of a closed one all
+        that its run left."""
+        off = [label for each, label in reading.MARKED.items() if each != mark]
+        off += [] if issue.is_open else [IN_PROGRESS, BLOCKED]
         if {*off} & {*issue.labels}:
-            self._forge.change(issue.number, IssueChange(labels_off=off), issue.labels)
-            self._keep(
-                replace(issue, labels=tuple(label for label in issue.labels if label not in off))
-            )
+            self._forge.change(issue.number, IssueChange(labels_off=tuple(off)), issue.labels)
+            labels = tuple(label for label in issue.labels if label not in off)
+            self._keep(replace(issue, labels=labels))
 
     def renew(self, issue_ids: Sequence[IssueId]) -> source.Renewed:
         """Return an empty answer: claims do not expire."""
@@ -428,8 +435,10 @@ class ForgeSource:
 
     def _tidy(self, seen: Seen) -> None:
         """Take off what shows a claim that is over: its run was killed between two calls."""
-        if not seen.ownership.assignee and IN_PROGRESS in seen.thread.issue.labels:
-            self._show(seen.thread.issue, seen.ownership, "")
+        issue = seen.thread.issue
+        left = {IN_PROGRESS} if issue.is_open else {*reading.OURS}
+        if not seen.ownership.assignee and left & {*issue.labels}:
+            self._show(issue, seen.ownership, "")
 
     # --- for people who ask -------------------------------------------------------------------
 
@@ -463,21 +472,25 @@ class ForgeSource:
                 found[issue_id] = self._tracked(seen.thread.issue, seen.ownership)
         return found
 
-    def _tracked(self, issue: ForgeIssue, ownership: Ownership) -> source.TrackedIssue:
-        waits = self._blockers(issue) if issue.is_open else ()
-        row = to_seen(reading.to_tracker(issue, ownership, [n for n in waits if n]))
-        refused = self._refusal(issue) if issue.is_open else ""
+    def _tracked(
+        self, issue: ForgeIssue, ownership: Ownership, *, whole: bool = True
+    ) -> source.TrackedIssue:
+        """``whole``: the forge is also asked about an issue that is not for us."""
+        refused, waits = "", list[int]()
         if issue.is_locked:
             refused = "it is locked"
         elif missing := [label for label in self._labels if label not in issue.labels]:
             refused = f"it has no label {' '.join(missing)}"
+        if issue.is_open and (whole or not refused):
+            waits, refused = self._blockers(issue), refused or self._refusal(issue)
+        row = to_seen(reading.to_tracker(issue, ownership, [n for n in waits if n]))
         return replace(row, refused=refused)
 
     def unfinished(self, rows_max: int) -> list[source.TrackedIssue]:
         """See ``Source``."""
         self._look()
         shown = reading.in_order(self._board.values())[:rows_max]
-        return [self._tracked(issue, self._shown(issue)) for issue in shown]
+        return [self._tracked(issue, self._shown(issue), whole=False) for issue in shown]
 
     def _shown(self, issue: ForgeIssue) -> Ownership:
         """Return how an issue stands by what lists show."""
@@ -508,15 +521,23 @@ class ForgeSource:
         """See ``ConversingSource``. Whether a comment is newer than the question is decided by the
         forge's own order, so an answer has our time."""
         found = []
+        self._look()
         for issue_id in issue_ids:
             number = number_of(issue_id)
-            seen = self._read(number) if number is not None else None
+            seen = self._heard(number) if number is not None else None
             if seen is not None:
                 now, own = time.time(), seen.ownership
                 said = self._trust.answers(seen.thread)
                 replies = tuple(source.Reply(each.author, each.text, now) for each in said)
                 found.append(source.Conversation(issue_id, own.status, replies, own.assignee))
         return tuple(found)
+
+    def _heard(self, number: int) -> Seen | None:
+        """Return how an issue stands whose thread is read again only if it was changed."""
+        issue = self._board.get(number)
+        if issue is None:
+            return self._read(number)
+        return self._once(self._threads, issue, lambda: self._read(number))
 
     # --- for people who change an issue -------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ long."""
 
 @value
 class HttpAnswer:
-    """An answer: ``data`` is its JSON, None without one; ``headers`` have names in lower case."""
+    """An answer: ``data`` is its JSON, "" without one; ``headers`` have names in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -92,9 +92,9 @@ def _message(data: Any) -> str:
 
 
 def parsed(data: bytes, what: str) -> Any:
-    """Return the JSON of an answer, None without one; raises ``ForgeError``."""
+    """Return the JSON of an answer, "" without one; raises ``ForgeError``."""
     try:
-        return json.loads(data) if data.strip() else None
+        return json.loads(data) if data.strip() else ""
     except (ValueError, RecursionError):
         raise ForgeError(f"{what}: the answer is no JSON") from None
 
@@ -106,6 +106,13 @@ def date_of(headers: dict[str, str]) -> str:
     except (KeyError, ValueError, OverflowError):
         return ""
     return made.isoformat()[:19] + "Z"
+
+
+def earlier(at: str, seconds: float) -> str:
+    """Return the time that is so much earlier, in the same form; "" of ""."""
+    if not at:
+        return ""
+    return (datetime.fromisoformat(at) - timedelta(seconds=seconds)).isoformat()[:19] + "Z"
 
 
 class Http:
@@ -156,7 +163,7 @@ class Http:
         data = b"".join(pieces)
         is_json = reply.status < 300 or data[:1] in (b"{", b"[")
         return self._patience.judge(
-            HttpAnswer(reply.status, headers, parsed(data, what) if is_json else None), what
+            HttpAnswer(reply.status, headers, parsed(data, what) if is_json else ""), what
         )
 
     def close(self) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from beads_workers.core.base.settings import NO_LOGIN_AT
 from beads_workers.core.base.source import SourceError
-from beads_workers.integrations.forge import place
+from beads_workers.integrations.forge import KIND, place
+from beads_workers.integrations.forge.api import NO_GH_LOGIN, ForgeRepository
 
 
 @pytest.mark.parametrize(
@@ -87,3 +89,50 @@ def test_issues_of_two_forges_with_the_same_numbers_do_not_meet(
         place.locate(other, project)
     place.remember(str(tmp_path), place.find(other, tmp_path))
     place.locate(other, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "12",
+            "#12",
+            "team/shop#12",
+            "Team/Shop#12",
+            "https://git.example.org/team/shop/issues/12",
+        ),
+        "https://git.example.org/team/shop/issues/12#issuecomment-7",
+    ],
+)
+def test_an_issue_may_be_named_as_people_name_it(tmp_path: Path, text: str) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    assert place.id_of(text, tmp_path) == "12"
+    place.remember(
+        str(tmp_path), ForgeRepository("gitea", "https://git.example.org", "team", "shop")
+    )
+    assert place.id_of(text, tmp_path) == "12"
+
+
+@pytest.mark.parametrize("text", ["team/other#12", "https://github.com/team/shop/issues/12"])
+def test_an_issue_of_another_repository_is_refused(tmp_path: Path, text: str) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    place.remember(
+        str(tmp_path), ForgeRepository("gitea", "https://git.example.org", "team", "shop")
+    )
+    with pytest.raises(SourceError, match="is not of"):
+        place.id_of(text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["proj-a1b", "a#b", "#", "# 12", "12#", "http://x/y/issues", "#12x"]
+)
+def test_other_ids_stay_as_they_are(tmp_path: Path, text: str) -> None:
+    assert place.id_of(text, tmp_path) == text
+
+
+def test_variables_that_are_passed_stay_and_all_others_go() -> None:
+    options = {"kind": "github", "url": "https://github.com", "pass": ["GH_TOKEN"]}
+    assert KIND.secrets is not None
+    found = KIND.secrets(options)
+    assert "GH_TOKEN" not in found and {"GITHUB_TOKEN", NO_GH_LOGIN} <= {*found}
+    assert f"{NO_LOGIN_AT}=https://github.com" in found

@@ -71,10 +71,24 @@ def test_exactly_the_ready_issues_are_taken_in_order(here: GiteaTracker) -> None
     assert taken(ours) == [key(written)]
 
 
+def test_an_issue_to_which_nothing_has_happened_is_seen(here: GiteaTracker) -> None:
+    number = here.at.issue("alone", "a body")  # Gitea's timeline of it is null.
+    seen = source(here).look([key(number)])[key(number)]
+    assert (seen.title, seen.refused) == ("alone", "it has no label ready")
+
+
+def test_a_list_asks_only_about_what_is_for_us(here: GiteaTracker) -> None:
+    ours, others = here.at.issue("ours", "", "ready"), here.at.issue("others", "#1")
+    before = len(here.server.requests(LOGIN))
+    assert [each.issue_id for each in source(here).unfinished(10)] == [key(ours), key(others)]
+    asked = [e for e in here.server.requests(LOGIN)[before:] if "/dependencies" in e]
+    assert len(asked) == 1 and f"/issues/{ours}/" in asked[0]
+
+
 def test_a_list_is_short_and_what_it_shows_is_not_asked_again(here: GiteaTracker) -> None:
     numbers = [here.at.issue(f"issue {n}", "", "ready") for n in range(12)]
     here.at.depend(numbers[1], numbers[0])
-    time.sleep(1.1)  # What was changed within this second may change again.
+    time.sleep(3.1)  # What was changed just now may change again.
     ours = source(here, listed_max=5)
     assert ours.take(0, ()).more
     before = len(here.server.requests(LOGIN))
@@ -226,6 +240,19 @@ def test_a_run_that_is_killed_at_any_call_is_settled_by_the_next(
         assert taken(theirs) == [key(number)]
 
 
+def test_labels_that_a_run_left_on_a_closed_issue_are_taken_off(here: GiteaTracker) -> None:
+    by_hand, named = (here.at.issue(title, "", "ready") for title in ("by hand", "named"))
+    ours = source(here)
+    for number in (by_hand, named):  # Killed between the call that closes and the next one.
+        here.at.mark(number, reading.BLOCKED, reading.MARKED["needs-answer"])
+        here.at.edit(number, state="closed")
+    close = Settlement(Action.CLOSE, key(by_hand), "done", read_first=True)
+    assert settled(ours, close) == [Result.FOUND_CLOSED]
+    ours.recover(CrashedRun(THEM, unclosed=(key(named),)))
+    for number in (by_hand, named):
+        assert {each["name"] for each in here.at.read(number)["labels"]} == {"ready"}
+
+
 def test_the_claim_of_a_lost_machine_is_named_and_released_by_its_mark(here: GiteaTracker) -> None:
     lost, other = (here.at.issue(title, "", "ready") for title in ("lost", "other"))
     assert {*taken(source(here, THEM))} == {key(lost), key(other)}
@@ -311,6 +338,25 @@ def test_an_answer_is_a_later_word_of_a_writer(here: GiteaTracker) -> None:
         )
 
     until(is_told, 20.0)
+
+
+def test_a_thread_that_waits_for_an_answer_is_read_again_only_if_it_was_changed(
+    here: GiteaTracker,
+) -> None:
+    number = here.at.issue("one", "", "ready", by="alice")
+    ours = source(here)
+    assert taken(ours) == [key(number)]
+    assert settled(ours, Settlement(Action.ASK, key(number), "FOO?")) == [Result.APPLIED]
+    time.sleep(3.1)  # What was changed just now may change again.
+    ours.conversations([key(number)])
+    before = len(here.server.requests(LOGIN))
+    for _ in range(3):
+        assert ours.conversations([key(number)])[0].comments == ()
+    new = here.server.requests(LOGIN)[before:]
+    assert new and all("since=" in each for each in new), new
+    here.at.comment(number, "FOO", by="alice")
+    time.sleep(1.1)  # Gitea tells the time of a change in whole seconds.
+    assert [each.text for each in ours.conversations([key(number)])[0].comments] == ["FOO"]
 
 
 def test_what_an_agent_writes_closes_and_calls_nobody(here: GiteaTracker) -> None:
