@@ -47,7 +47,6 @@ from beads_workers.runtime.loop import Conditions, Loop, Mailbox, places_of
 from beads_workers.runtime.processes import hide, lacking, raise_file_limit, redirect_output
 from beads_workers.runtime.retention import Keep
 from beads_workers.runtime.sockets import TcpListener, free_socket
-from beads_workers.runtime.tracker_sync import TrackerSync
 from beads_workers.runtime.tracker_thread import Recovery
 from beads_workers.runtime.trust import Untrusted, check_state
 from beads_workers.runtime.within_attempt import is_within
@@ -110,9 +109,7 @@ class Fleet:
         self._journal = Journal(self._folder / "journal.jsonl", size=size)
         calls = sources.JournalCalls(self._journal)
         self._source = sources.open_source(self._settings, self._actor, calls)
-        self._sync = TrackerSync(
-            self._settings.tracking, self._settings.project, self._folder / "sync.log", calls
-        )
+        self._sync = sources.open_sync(self._settings, self._folder, calls)
         description = self._described()
         hide(sources.secrets_of(self._settings))  # It has read them.
         code = self._work(zygote_client, unsettled, last, description)
@@ -203,7 +200,7 @@ class Fleet:
             recovery = self._recovery(unsettled, mailbox)
             loop.conditions = Conditions(places_of(self._settings, self._folder), loop.tell)
             made = self._source, self._journal, recovery.run, mailbox.post, loop.tell
-            further = recovery.release, recovery.conclude, self._sync.before_taking
+            further = recovery.release, recovery.conclude, self._sync
             thread = sources.open_tracker_thread(self._settings, self._folder, *made, *further)
             loop.tracker_thread = thread
             self._share_accounts(loop)
@@ -294,7 +291,7 @@ class Fleet:
     def _end(self, loop: Loop, zygote_client: ZygoteClient, board: Board, code: int) -> int:
         # A broken run does not wait: the next start finds out what the tracker was told.
         loop.tracker_thread.stop(0.0 if self._broken else TRACKER_STOP_SECONDS)
-        if wrong := "" if self._broken else self._sync.at_the_end():
+        if wrong := self._sync.at_the_end() if self._sync and not self._broken else "":
             self._journal.write_now(Noted("error", wrong))
         loop.close_programs()
         if self._pool is not None:

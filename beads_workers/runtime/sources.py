@@ -5,7 +5,7 @@ from __future__ import annotations
 import selectors
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.base.source import Source
@@ -17,6 +17,9 @@ from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.retention import trim_attempts
 from beads_workers.runtime.run_directory import host_name
 from beads_workers.runtime.tracker_thread import News, PromptTrackerThread, Release, TrackerThread
+
+if TYPE_CHECKING:
+    from beads_workers.runtime.tracker_sync import TrackerSync
 
 
 class JournalCalls:
@@ -41,6 +44,15 @@ def open_source(settings: FleetSettings, actor: str, call_log: CallLog | None = 
     Raises ``SourceError`` if this installation has no such kind.
     """
     return kind_of(settings.source).open(Opening(settings, actor, host_name(), call_log))
+
+
+def open_sync(settings: FleetSettings, folder: Path, calls: CallLog) -> TrackerSync | None:
+    """Return the lines of ``[tracker]``, if there are any."""
+    if not (settings.tracking.before or settings.tracking.after):
+        return None
+    from beads_workers.runtime.tracker_sync import TrackerSync
+
+    return TrackerSync(settings.tracking, settings.project, folder / "sync.log", calls)
 
 
 def secrets_of(settings: FleetSettings) -> tuple[str, ...]:
@@ -112,13 +124,14 @@ def open_tracker_thread(
     tell: Callable[[RoundTripEnded], None],
     release: Release,
     conclude: Callable[[], None],
-    before_taking: Callable[[], None],
+    lines: TrackerSync | None,
 ) -> TrackerThread:
     """Return the tracker thread that fits the source. ``folder``: the folder of the run. See
     ``runtime.tracker_thread`` for the rest."""
     made = source, journal, recover, post
+    before = None if lines is None else lines.before_taking
     if not is_push(settings):
-        return TrackerThread(*made, release=release, conclude=conclude, before_taking=before_taking)
+        return TrackerThread(*made, release=release, conclude=conclude, before_taking=before)
 
     def tidy() -> None:
         trim_attempts(folder)  # Such a run may go on for months.

@@ -113,7 +113,7 @@ class TrackerThread:
         tidy: Callable[[], None] = lambda: None,
         release: Release = no_release,
         conclude: Callable[[], None] = lambda: None,
-        before_taking: Callable[[], None] = lambda: None,
+        before_taking: Callable[[], None] | None = None,
     ) -> None:
         """``tidy``: called in this thread once a minute, while there is anything to do.
         ``before_taking``: the same, before issues are taken; may raise ``SourceError``.
@@ -274,7 +274,7 @@ class TrackerThread:
                 read += tuple(Conversation(i, "") for i in round_trip.listen if i not in there)
             if round_trip.renew:
                 renewed = self._source.renew(round_trip.renew)
-            if round_trip.take:
+            if round_trip.take and self._before_taking is not None:
                 self._before_taking()
             if round_trip.take is not None:
                 taken = self._source.take(round_trip.take, round_trip.skip)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.proof.forge import KILLS, RACES
 from tests.proof.machines import CASES as MACHINES_CASES
 from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.persons import CASES as PERSONS_CASES
@@ -136,6 +137,7 @@ MACHINES_CHAOS = (
     sys.executable,
     *("-m", "tests.proof.machines_chaos", "--issues", "{size}", "--json"),
 )
+FORGE = (sys.executable, "-m", "tests.proof.forge", "--json", "--progress")
 SUBMODULES = (
     sys.executable,
     *("-m", "tests.proof.submodules", "--cases", "{size}", "--json", "--progress"),
@@ -187,6 +189,8 @@ PARTS: Sequence[Part] = (
     Part("submodules", "cases of submodules", len(SUBMODULE_CASES), SUBMODULES, 300.0),
     Part("machines", "faults of hosts and of home", len(MACHINES_CASES), MACHINES, 1500.0),
     Part("machines chaos", "issues amid faults of hosts", 200, MACHINES_CHAOS, 300.0),
+    Part("forge", "races and kills", RACES, (*FORGE, "--kills", "0", "--races", "{size}"), 210.0),
+    Part("forge", "races and kills", KILLS, (*FORGE, "--races", "0", "--kills", "{size}"), 320.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

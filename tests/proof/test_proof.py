@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.proof.__main__ import Proving
+from tests.proof.forge import KILLS, RACES
 from tests.proof.machines import CASES as MACHINES_CASES
 from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.parts import PARTS, ROOT, Part
@@ -78,6 +79,7 @@ def test_full_size_is_what_is_promised() -> None:
         "git-faults": 5500,
         "bd-faults": 555,
         "odd-starts": len(odd_starts()),
+        "forge": RACES + KILLS,
         "machines": len(MACHINES_CASES),
         "machines chaos": 200,
         "fuzz": 1_000_000,

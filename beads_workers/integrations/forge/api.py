@@ -134,10 +134,9 @@ class Forge(Protocol):
     lag_seconds: float
     """Time after which everybody sees a comment."""
 
-    @property
-    def seen_until(self) -> str:
-        """By its own clock, the time before which all that was written is seen by now: RFC 3339,
-        in UTC; "" if it has not answered yet."""
+    def is_past(self, at: str, seconds: float = 0.0) -> bool:
+        """Return whether everybody has seen by now what was written then, and since so many
+        seconds; by the forge's own clock."""
 
     def login(self) -> str:
         """Return whose token is used."""
@@ -148,8 +147,11 @@ class Forge(Protocol):
     def issues(self, since: str) -> list[ForgeIssue]:
         """Return what has changed since then, closed ones too; with "", all open issues."""
 
-    def thread(self, number: int, issue: ForgeIssue | None = None) -> Thread:
-        """Return an issue and what was said. ``issue``: as it was just read. Raises ``Gone``."""
+    def thread(
+        self, number: int, issue: ForgeIssue | None = None, *, history: bool = True
+    ) -> Thread:
+        """Return an issue and what was said. ``issue``: as it was just read. Without ``history``
+        what became of labels and title may be missing. Raises ``Gone``."""
 
     def blockers(self, number: int) -> tuple[Blocker, ...]:
         """Return the issues that an issue waits for, by the forge's own dependencies."""

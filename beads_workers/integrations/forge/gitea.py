@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
 from beads_workers.integrations.forge import reading
@@ -19,6 +19,8 @@ from beads_workers.integrations.forge.api import (
     Thread,
 )
 from beads_workers.integrations.forge.rest import (
+    Found,
+    Json,
     Remembered,
     RestForge,
     comment_of,
@@ -27,6 +29,7 @@ from beads_workers.integrations.forge.rest import (
     login_of,
     number_of,
     read,
+    rows_of,
     text_of,
 )
 from beads_workers.integrations.forge.web import Http
@@ -59,20 +62,21 @@ class Gitea(RestForge):
         which = f"state=all&since={quote(since)}" if since else "state=open"
         return self._pages(f"{self._path}/issues?type=issues&{which}", issue_of)
 
-    def thread(self, number: int, issue: ForgeIssue | None = None) -> Thread:
-        """See ``Forge``."""
-        issue = issue or self.issue(number)
-        comments, events, renamed = [], [], ""
-        for each in self._pages(f"{self._path}/issues/{number}/timeline?", dict):
+    def thread(
+        self, number: int, issue: ForgeIssue | None = None, *, history: bool = True
+    ) -> Thread:
+        """See ``Forge``; the history is a list of its own, from whose pages entries are left out
+        that this login may not see."""
+        issue, path = issue or self.issue(number), f"{self._path}/issues/{number}"
+        comments, events, renamed = self._list(f"{path}/comments", comment_of), [], ""
+        for each in self._pages(f"{path}/timeline?", dict, to_the_end=True) if history else ():
             kind, label = each.get("type"), each.get("label")
-            author, at = login_of(each.get("user")), text_of(each, "created_at")
-            if kind == "comment":
-                comments.append(read(each, comment_of))
-            elif kind == "label" and isinstance(label, dict):
+            if kind == "label" and isinstance(label, dict):
+                author, at = login_of(each.get("user")), text_of(each, "created_at")
                 is_on = each.get("body") == "1"
                 events.append(LabelEvent(text_of(label, "name"), author, at, is_on))
             elif kind == "change_title":
-                renamed = at
+                renamed = text_of(each, "created_at")
         return Thread(issue, tuple(comments), tuple(events), renamed)
 
     def blockers(self, number: int) -> tuple[Blocker, ...]:
@@ -83,8 +87,8 @@ class Gitea(RestForge):
     def can_write(self, login: str) -> bool:
         """See ``Forge``. Only an administrator may ask for the rights of one login, so those are
         asked for who may be assigned."""
-        path = f"{self._path}/assignees?"
-        return login in self._writers.get("", lambda: frozenset(self._pages(path, login_of)))
+        path = f"{self._path}/assignees"
+        return login in self._writers.get("", lambda: frozenset(self._list(path, login_of)))
 
     def change(
         self, number: int, change: IssueChange, seen: Sequence[str] = ()
@@ -116,13 +120,24 @@ class Gitea(RestForge):
         path = f"{self._path}/issues/{number}/dependencies"
         self._ask("POST" if on else "DELETE", path, body)
 
+    def _list(self, path: str, read_one: Callable[[Json], Found]) -> list[Found]:
+        """Return all entries of a list that has no pages."""
+        return rows_of(self._ask("GET", path).data, path, read_one)
+
     def _label(self, name: str) -> int:
         """Return the id of a label, which is made if there is none."""
         if name not in self._labels:
-            known = self._pages(f"{self._path}/labels?", lambda data: (data["name"], data["id"]))
-            self._labels |= dict(known)
+            self._list_labels()
         if name not in self._labels:
             fields = {"name": name, "color": "#c5def5", "description": reading.ABOUT.get(name, "")}
             made = self._ask("POST", f"{self._path}/labels", fields)
-            self._labels[name] = read(made.data, lambda data: number_of(data, "id"))
+            own = read(made.data, lambda data: number_of(data, "id"))
+            # Another fleet may have made it meanwhile: the first one is everybody's.
+            self._list_labels()
+            if self._labels.setdefault(name, own) != own:
+                self._ask("DELETE", f"{self._path}/labels/{own}")
         return self._labels[name]
+
+    def _list_labels(self) -> None:
+        known = self._pages(f"{self._path}/labels?", lambda data: (data["name"], data["id"]))
+        self._labels = dict(sorted(known, key=lambda each: each[1], reverse=True))

@@ -82,8 +82,10 @@ class GitHub(RestForge):
         path = f"{self._path}/issues?{which}&sort=created&direction=asc"
         return [issue for issue in self._pages(path, _listed) if issue is not None]
 
-    def thread(self, number: int, issue: ForgeIssue | None = None) -> Thread:
-        """See ``Forge``: one query for a hundred comments."""
+    def thread(
+        self, number: int, issue: ForgeIssue | None = None, *, history: bool = True
+    ) -> Thread:
+        """See ``Forge``: one query for a hundred comments, and the history with it."""
         comments, after = list[ForgeComment](), None
         for _ in range(COMMENT_PAGES_MAX):
             found = self._query(number, after)

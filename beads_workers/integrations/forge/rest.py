@@ -54,10 +54,9 @@ class RestForge:
         self._path = f"/repos/{quote(repository.owner, safe='')}/{quote(repository.name, safe='')}"
         self._login = ""
 
-    @property
-    def seen_until(self) -> str:
+    def is_past(self, at: str, seconds: float = 0.0) -> bool:
         """See ``Forge``."""
-        return earlier(self._transport.said_at, self.lag_seconds)
+        return at < earlier(self._transport.said_at, self.lag_seconds + seconds)
 
     def login(self) -> str:
         """See ``Forge``."""
@@ -105,24 +104,34 @@ class RestForge:
         ours = f"{self.repository.owner}/{self.repository.name}".lower()
         return Blocker(issue.number, issue.is_open, "" if name.lower() in ("", ours) else name)
 
-    def _pages(self, path: str, read_one: Callable[[Json], Found]) -> list[Found]:
-        """Return all entries of a list; raises ``ForgeError`` if it never ends."""
+    def _pages(
+        self, path: str, read_one: Callable[[Json], Found], *, to_the_end: bool = False
+    ) -> list[Found]:
+        """Return all entries of a list; raises ``ForgeError`` if it never ends. ``to_the_end``: a
+        page may be short though it is not the last one."""
         joined, found = path if path.endswith("?") else f"{path}&", list[Found]()
         for page in range(1, PAGES_MAX + 1):
             reply = self._ask("GET", f"{joined}{self.per_page}={self.page}&page={page}")
-            # Gitea has no empty timeline, but null.
-            rows = [] if reply.data is None and "/timeline" in path else reply.data
-            if not isinstance(rows, list):
-                raise ForgeError(f"{path}: the answer is no list")
-            found += [read(each, read_one) for each in rows]
+            rows = rows_of(reply.data, path, read_one, may_be_null=to_the_end)
+            found += rows
             # The server may have a smaller limit of its own.
-            has_more = f"page={page + 1}" in reply.headers.get("link", "")
+            has_more = to_the_end or f"page={page + 1}" in reply.headers.get("link", "")
             if not rows or (len(rows) < self.page and not has_more):
                 return found
         raise ForgeError(f"{path}: there are more than {PAGES_MAX} pages")
 
     def _ask(self, method: str, path: str, body: Any = None) -> HttpAnswer:
         return self._transport.ask(method, path, body)
+
+
+def rows_of(
+    data: Any, path: str, read_one: Callable[[Json], Found], *, may_be_null: bool = False
+) -> list[Found]:
+    """Read the entries of a list; raises ``ForgeError`` for all else."""
+    rows = [] if data is None and may_be_null else data
+    if not isinstance(rows, list):
+        raise ForgeError(f"{path}: the answer is no list")
+    return [read(each, read_one) for each in rows]
 
 
 def fields_of(change: IssueChange) -> Json:

@@ -39,6 +39,8 @@ LOOK_SECONDS = 30.0
 """Age up to which the list of issues serves."""
 WHOLE_SECONDS = 900.0
 """Time after which all open issues are listed anew, instead of what has changed."""
+FREED_SECONDS = 60.0
+"""Age of a label from which on a claim without a comment is none: labels are written first."""
 WORKING = "A fleet of agents works on this issue."
 WRITTEN = {
     source.Action.CLOSE: marks.DONE,
@@ -50,11 +52,14 @@ WRITTEN = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The state of an issue, as its conversation tells it. ``claim``: our comment, if any."""
+    """The state of an issue, as its conversation tells it."""
 
     thread: Thread
     ownership: Ownership
+    # Our comment, if any.
     claim: ForgeComment | None
+    # Whose comments claim it, ours too; the first one has it.
+    claimants: tuple[str, ...] = ()
 
 
 class ForgeSource:
@@ -134,7 +139,7 @@ class ForgeSource:
         if known is None or known[0] != issue.updated_at:
             answer = ask()
             # Times are whole seconds, and comments are late: more of this change may be seen later.
-            is_old = issue.updated_at < self._forge.seen_until
+            is_old = self._forge.is_past(issue.updated_at)
             known = answers[issue.number] = issue.updated_at if is_old else "", answer
         return known[1]
 
@@ -211,13 +216,13 @@ class ForgeSource:
             listed=tuple(listed),
             more=more,
             blocked=blocked,
-            held=self._held() if not picked else None,
+            held=self._held_or_freed() if not picked else None,
         )
 
     def _claim(self, picked: Sequence[ForgeIssue]) -> tuple[Job, ...]:
         """Claim issues; return those that are ours, with their conversations."""
         mine: dict[int, tuple[int, ForgeIssue | None]] = {}
-        text = marks.marked(marks.CLAIM, self.actor, WORKING)
+        text = marks.marked(marks.CLAIM, self.actor, WORKING, self._forge.login())
         assignees = (self._forge.login(),)
         for issue in picked:
             self._unsure.add(issue.number)
@@ -245,14 +250,24 @@ class ForgeSource:
 
     def _may_begin(self, seen: Seen) -> bool:
         issue = seen.thread.issue
-        ours = {*issue.assignees} <= {self._forge.login()}
+        ours = {*issue.assignees} <= {*seen.claimants}
         may = ours and not issue.is_locked and BLOCKED not in issue.labels
         return may and self._is_wanted(issue) and not self._trust.refusal_of_text(seen.thread)
 
     def _give_up(self, number: int, claim: int, seen: Seen | None) -> None:
         """Take a claim back that is not to be; the labels are those of who has won."""
         self._forge.delete_comment(claim)
-        if seen is not None and not seen.ownership.assignee.startswith(ELSEWHERE):
+        login = self._forge.login()
+        if seen is None:
+            return
+        if seen.claimants and seen.claimants[0] != login:
+            self._forge.change(number, IssueChange(assignees=seen.claimants[:1]))
+            return
+        found = (each for each in seen.thread.comments if each.comment_id == claim)
+        kept = any(map(self._is_claim, found))
+        if not kept or {*seen.thread.issue.assignees} - {login}:
+            return  # Others meddle; whether one of them has claimed the issue may not be seen yet.
+        if not seen.ownership.assignee.startswith(ELSEWHERE):
             status = "open" if seen.thread.issue.is_open else "closed"
             self._show(seen.thread.issue, Ownership(status, ""), "")
 
@@ -277,7 +292,7 @@ class ForgeSource:
     def _read(self, number: int, actor: str = "", issue: ForgeIssue | None = None) -> Seen | None:
         """Return how an issue stands now, for one of our runs; None if there is none."""
         try:
-            thread = self._forge.thread(number, issue)
+            thread = self._forge.thread(number, issue, history=self._trust.reads_history)
         except Gone:
             self._board.pop(number, None)
             return None
@@ -286,21 +301,24 @@ class ForgeSource:
 
     def _seen(self, thread: Thread, actor: str) -> Seen:
         login, issue = self._forge.login(), thread.issue
-        claims = marks.of_kind(thread.comments, login, marks.CLAIM)
-        holder = marks.mark_of(claims[0], login)[1] if claims else ""
+        claims = sorted(filter(self._is_claim, thread.comments), key=lambda each: each.comment_id)
+        claimants = tuple(each.author for each in claims)
+        holder = marks.mark_of(claims[0], claimants[0])[1] if claims else ""
         own_name = marks.name_of(actor)
         if not holder and IN_PROGRESS in issue.labels:
             # The comment of a claim was replaced, and what follows was not written any more.
             ended = {marks.mark_of(each, login)[1] for each in thread.comments}
             holder = own_name if own_name in ended else ""
-        is_ours = holder == own_name
+        # Of a run elsewhere, also who had another login.
+        is_ours = holder == own_name and (
+            actor.startswith(ELSEWHERE) or {*claimants[:1]} <= {login}
+        )
         own = claims[0] if claims and is_ours else None
         if not issue.is_open:
             return Seen(thread, Ownership("closed", ""), own)
         if holder:
-            return Seen(
-                thread, Ownership("in_progress", actor if is_ours else ELSEWHERE + holder), own
-            )
+            name = actor if is_ours else ELSEWHERE + holder
+            return Seen(thread, Ownership("in_progress", name), own, claimants)
         if BLOCKED in issue.labels:
             return Seen(thread, Ownership("blocked", ""), None)
         people = [
@@ -308,6 +326,16 @@ class ForgeSource:
         ]
         status = "in_progress" if people and IN_PROGRESS in issue.labels else "open"
         return Seen(thread, Ownership(status, people[0] if people else ""), None)
+
+    def _is_claim(self, comment: ForgeComment) -> bool:
+        """Return whether a comment claims an issue: for our login, or for that of another fleet,
+        which may write to the repository."""
+        author = comment.author
+        if marks.mark_of(comment, author)[0] != marks.CLAIM:
+            return False
+        return author == self._forge.login() or (
+            marks.is_sealed(comment) and self._trust.is_writer(author, is_bot=comment.is_bot)
+        )
 
     # --- settling -----------------------------------------------------------------------------
 
@@ -327,8 +355,10 @@ class ForgeSource:
             ruling = settlement_rules.rule(settlement, found, actor)
             if ruling.write is not None and seen is not None:
                 self._write(seen, settlement, ruling.write, actor)
-            elif seen is not None and settlement_rules.unmarks(found, ruling.result):
-                self._unmark(seen.thread.issue, settlement.mark)
+            elif seen is not None and found is not None:
+                if seen.thread.issue.is_open and settlement_rules.unmarks(found, ruling.result):
+                    self._unmark(seen.thread.issue, settlement.mark)
+                self._tidy(replace(seen, ownership=found))
         except Gone:
             return source.Settled(settlement, source.Result.NOT_OURS, "it was taken away from us")
         except ForgeError as error:
@@ -355,17 +385,19 @@ class ForgeSource:
         actor: str = "",
     ) -> None:
         """Write what becomes of an issue: its comment first, then what lists show."""
-        issue, actor = seen.thread.issue, actor or self.actor
+        issue, actor, login = seen.thread.issue, actor or self.actor, self._forge.login()
         kind, note = WRITTEN.get(settlement.action, ""), settlement.note.strip()
+        if kind == marks.DONE and marks.of_kind(seen.thread.comments, login, marks.NOTE):
+            note = note or "It is done."  # Whatever the note says is over.
         text = marks.marked(kind, actor, marks.defused(note)) if kind and note else ""
         if kind == marks.QUESTION and text:
             people = dict.fromkeys((issue.author, *issue.assignees))
-            named = " ".join(f"@{each}" for each in people if each and each != self._forge.login())
+            named = " ".join(f"@{each}" for each in people if each and each != login)
             text = f"{named}\n\n{text}".lstrip()
         self._say(seen, kind, text)
         self._claims.pop(issue.number, None)
         if settlement.taken_back:
-            issue = replace(issue, assignees=(self._forge.login(),))
+            issue = replace(issue, assignees=(login,))
         self._show(issue, after, settlement.mark)
 
     def _say(self, seen: Seen, kind: str, text: str) -> None:
@@ -404,12 +436,10 @@ class ForgeSource:
         self._keep(replace(issue, is_open=is_open, labels=labels, assignees=people))
 
     def _unmark(self, issue: ForgeIssue, mark: str) -> None:
-        """Take off the labels of an issue that waits for no person any more; of a closed one all
-        that its run left."""
-        off = [label for each, label in reading.MARKED.items() if each != mark]
-        off += [] if issue.is_open else [IN_PROGRESS, BLOCKED]
+        """Take off the labels of an issue that waits for no person any more."""
+        off = tuple(label for each, label in reading.MARKED.items() if each != mark)
         if {*off} & {*issue.labels}:
-            self._forge.change(issue.number, IssueChange(labels_off=tuple(off)), issue.labels)
+            self._forge.change(issue.number, IssueChange(labels_off=off), issue.labels)
             labels = tuple(label for label in issue.labels if label not in off)
             self._keep(replace(issue, labels=labels))
 
@@ -434,10 +464,11 @@ class ForgeSource:
         return [self._settled(each, dead.actor) for each in settlement_rules.pending(dead, held)]
 
     def _tidy(self, seen: Seen) -> None:
-        """Take off what shows a claim that is over: its run was killed between two calls."""
+        """Take off what shows a claim that is over: its run was killed between two calls, or
+        somebody has removed the comment."""
         issue = seen.thread.issue
         left = {IN_PROGRESS} if issue.is_open else {*reading.OURS}
-        if not seen.ownership.assignee and left & {*issue.labels}:
+        if not seen.ownership.assignee and not seen.claimants and left & {*issue.labels}:
             self._show(issue, seen.ownership, "")
 
     # --- for people who ask -------------------------------------------------------------------
@@ -451,6 +482,18 @@ class ForgeSource:
         shown = reading.in_order(self._board.values())
         found = [e for e in shown if IN_PROGRESS in e.labels and e.number not in self._claims]
         return tuple(source.HeldElsewhere(_id(each.number), self._holder(each)) for each in found)
+
+    def _held_or_freed(self) -> tuple[source.HeldElsewhere, ...]:
+        """Return what others hold; free what is shown in hands in which nothing is any more."""
+        found = self._held()
+        for each in found:
+            number = number_of(each.issue_id)
+            issue = self._board.get(number or 0)
+            is_old = issue is not None and self._forge.is_past(issue.updated_at, FREED_SECONDS)
+            seen = self._read(issue.number) if issue and is_old and not each.actor else None
+            if seen is not None:
+                self._tidy(seen)
+        return tuple(each for each in found if each.actor)
 
     def _holder(self, issue: ForgeIssue) -> str:
         """Return who has an issue that lists show in progress."""

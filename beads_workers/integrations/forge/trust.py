@@ -34,9 +34,14 @@ class Trust:
             return ""
         return f"its author, {issue.author or 'nobody'}, may not write to the repository"
 
+    @property
+    def reads_history(self) -> bool:
+        """Whether it matters who put a label on an issue, and when."""
+        return self._from == LABELLED
+
     def asks_for_text(self, issue: ForgeIssue) -> bool:
         """Return whether ``refusal_of_text`` may refuse it."""
-        return self._from == LABELLED and not self.is_writer(issue.author)
+        return self.reads_history and not self.is_writer(issue.author)
 
     def refusal_of_text(self, thread: Thread) -> str:
         """Return why no agent may read the text as it is now; "" if one may."""

@@ -77,7 +77,7 @@ def without(name: str) -> Callable[[Json], None]:
     ("kind", "name"),
     [
         *(("gitea", name) for name in ("login", "number", "title", "body", "state", "labels")),
-        *(("gitea", name) for name in ("type", "created_at", "updated_at", "permissions", "id")),
+        *(("gitea", name) for name in ("created_at", "updated_at", "permissions", "id")),
         *(("gitea", name) for name in ("version", "assignees", "content_version", "is_locked")),
         *(("github", name) for name in ("login", "number", "title", "body", "state", "labels")),
         *(("github", name) for name in ("url", "createdAt", "updatedAt", "permission")),

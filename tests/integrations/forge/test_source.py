@@ -13,7 +13,8 @@ import pytest
 from beads_workers.core.base.model import Filters, IssueId
 from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement
 from beads_workers.integrations.forge import marks, reading
-from beads_workers.integrations.forge.api import ForgeComment
+from beads_workers.integrations.forge import source as forge_source
+from beads_workers.integrations.forge.api import ForgeComment, IssueChange
 from beads_workers.integrations.forge.source import ForgeSource
 from tests.contracts.pull_sources import THEM, US, settled, taken
 from tests.integrations.forge.tracker import LOGIN, ForgeTracker, GiteaTracker
@@ -147,9 +148,99 @@ def test_two_machines_of_one_login_never_have_one_issue(here: GiteaTracker) -> N
         assert reading.IN_PROGRESS in labels
 
 
+def test_two_fleets_of_two_logins_never_have_one_issue(here: GiteaTracker) -> None:
+    here.allow("bob")
+    both = [
+        ForgeSource(
+            here.forge(login), texts_from="writers", actor=actor, filters=Filters(), listed_max=9
+        )
+        for login, actor in ((LOGIN, US), ("bob", THEM))
+    ]
+    for number in range(4):
+        issue = here.at.issue(f"race {number}", "", "ready")
+        gate, won = threading.Barrier(2), list[list[IssueId]]([[], []])
+
+        def take(at: int, gate: threading.Barrier = gate, won: list[list[IssueId]] = won) -> None:
+            both[at]._sleep = lambda seconds: print(gate.wait(30))
+            both[at]._look(now=True)
+            both[at]._look_seconds = 60.0
+            gate.wait(30)
+            won[at] += taken(both[at])
+
+        threads = [threading.Thread(target=take, args=(at,)) for at in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(map(len, won)) == [0, 1], won
+        winner = 0 if won[0] else 1
+        confirm = Settlement(Action.CONFIRM, key(issue), by_agent=True)
+        said = [settled(ours, confirm)[0] for ours in both]
+        assert said[winner] is Result.APPLIED and said[1 - winner] is Result.NOT_OURS
+        assert [e["login"] for e in here.at.read(issue)["assignees"]] == [(LOGIN, "bob")[winner]]
+
+
+def test_fleets_that_make_a_label_at_once_have_one(here: GiteaTracker) -> None:
+    number, forges = here.at.issue("one", "", "ready"), (here.forge(), here.forge())
+    for forge in forges:
+        forge._list_labels()  # type: ignore[attr-defined]
+    for forge in forges:
+        forge.change(number, IssueChange(labels_on=(reading.IN_PROGRESS,)))
+    names = [each["name"] for each in here.at.read(number)["labels"]]
+    assert sorted(names) == [reading.IN_PROGRESS, "ready"]
+    forges[0].change(number, IssueChange(labels_off=(reading.IN_PROGRESS,)), names)
+    assert [each["name"] for each in here.at.read(number)["labels"]] == ["ready"]
+
+
+def test_an_issue_whose_claim_somebody_removed_is_free_again(
+    here: GiteaTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, untold = (here.at.issue(title, "", "ready") for title in ("told", "untold"))
+    ours = source(here)
+    assert {*taken(ours)} == {key(told), key(untold)}
+    for number in (told, untold):
+        for each in here.at.comments(number):
+            here.at.remove_comment(each["id"])
+    confirm = Settlement(Action.CONFIRM, key(told), by_agent=True)
+    assert settled(ours, confirm) == [Result.NOT_OURS]
+    assert here.read(key(told)) == ("open", "") and not here.at.read(told)["assignees"]
+    monkeypatch.setattr(forge_source, "FREED_SECONDS", 0.0)
+    time.sleep(3.1)  # What was changed just now may change again.
+    theirs = source(here, THEM)
+    assert taken(theirs, 1) == [key(told)]
+    theirs.take(1, ())
+    assert taken(theirs, 1) == [key(untold)]
+
+
+def test_a_note_that_is_over_does_not_stay(here: GiteaTracker) -> None:
+    number = here.at.issue("one", "", "ready")
+    ours = source(here)
+    assert taken(ours) == [key(number)]
+    shelve = Settlement(Action.SHELVE, key(number), "It has not landed yet.")
+    close = Settlement(Action.CLOSE, key(number), "", read_first=True, shelved=True)
+    assert settled(ours, shelve, close) == [Result.APPLIED] * 2
+    (comment,) = here.at.comments(number)
+    assert comment["body"].startswith("It is done.")
+
+
+def test_a_conversation_is_read_whole_though_pages_are_cut(here: GiteaTracker) -> None:
+    number = here.at.issue("one", "", "ready")
+    other = here.server.repository(f"{here.at.name}-hidden")
+    path = f"/repos/{other.owner}/{other.name}"
+    here.server.user("root").ask("PATCH", path, {"private": True})
+    other.issue("a secret", f"see {here.at.owner}/{here.at.name}#{number}")
+    for at in range(60):
+        here.at.comment(number, f"remark {at}", by="alice")
+    thread = here.forge().thread(number)
+    assert [each.text for each in thread.comments] == [f"remark {at}" for at in range(60)]
+    assert [each.label for each in thread.label_events] == ["ready"]
+
+
 def test_copied_marks_are_text_and_removed_ones_end_a_claim(here: GiteaTracker) -> None:
     copied, gone = (here.at.issue(title, "", "ready") for title in ("copied", "gone"))
-    here.at.comment(copied, marks.marked(marks.CLAIM, THEM, "mine"), by="eve")
+    stranger = marks.marked(marks.CLAIM, THEM, "mine", "eve")
+    for text, by in ((marks.marked(marks.CLAIM, THEM, "mine", LOGIN), "alice"), (stranger, "eve")):
+        here.at.comment(copied, text, by=by)
     ours = source(here)
     assert {*taken(ours)} == {key(copied), key(gone)}
     (claim,) = (each["id"] for each in here.at.comments(gone) if "claim" in each["body"])

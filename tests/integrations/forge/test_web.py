@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -184,3 +185,11 @@ def test_without_a_token_nothing_is_asked(server: Server) -> None:
     with pytest.raises(ForgeError, match="no token"):
         Gitea(ForgeRepository("gitea", server.url, "o", "r"), {})
     assert server.asked == []
+
+
+def test_a_list_without_pages_is_asked_for_once(server: Server) -> None:
+    people = json.dumps([{"login": f"person-{number}"} for number in range(80)]).encode()
+    server.answers += [(200, {}, people)] * 3
+    forge = Gitea(ForgeRepository("gitea", server.url, "o", "r"), {"GITEA_TOKEN": TOKEN})
+    assert forge.can_write("person-79") and not forge.can_write("eve")
+    assert len(server.asked) == 1

@@ -49,8 +49,8 @@ class ForgeTracker:
     def __init__(self) -> None:
         self._people: dict[str, str] = {}
 
-    def forge(self) -> Forge:
-        """The adapter, with the token of ``LOGIN``."""
+    def forge(self, login: str = LOGIN) -> Forge:
+        """The adapter, with somebody's token."""
         raise NotImplementedError
 
     def allow(self, login: str) -> None:
@@ -146,8 +146,8 @@ class GiteaTracker(ForgeTracker):
         self.server = server()
         self.at = self.server.repository(f"r{next(_numbers)}", LOGIN, "alice")
 
-    def forge(self) -> Forge:
-        token = self.server.user(LOGIN).token
+    def forge(self, login: str = LOGIN) -> Forge:
+        token = self.server.user(login).token
         repository = ForgeRepository("gitea", self.server.url, TEAM, self.at.name)
         return GiteaForge(repository, {"GITEA_TOKEN": token})
 
@@ -168,8 +168,8 @@ class GitHubTracker(ForgeTracker):
         weakref.finalize(self, self.at.__exit__)
         self.at.rights |= {LOGIN: "write", "alice": "write", "eve": "read"}
 
-    def forge(self) -> Forge:
-        environ = {"PATH": os.environ["PATH"], **self.at.environment(LOGIN)}
+    def forge(self, login: str = LOGIN) -> Forge:
+        environ = {"PATH": os.environ["PATH"], **self.at.environment(login)}
         repository = ForgeRepository("github", f"https://{self.at.host}", OWNER, NAME)
         return GitHub(repository, environ)
 
