@@ -105,14 +105,14 @@ BOUNDS = {
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190.
-    "functions": Bound(7307, slack=30),
+    "functions": Bound(7327, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
     "tiny_functions": Bound(298, slack=10),
     "repacking_calls": Bound(21),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1122, slack=10),
+    "classes": Bound(1123, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
     "test_lines": Bound(135523, slack=1000),
 }

@@ -1,7 +1,7 @@
 """Issues of a forge as a source: a claim is a comment with a mark, and labels show how it stands.
 
-Of two claims by our own login the one with the lower id holds, and each is read again before work
-begins and before it lands. Source: docs/FORGE.md.
+Of two claims the one with the lower id holds, and each is read again before work begins and before
+it lands. Source: docs/FORGE.md.
 """
 
 from __future__ import annotations
