@@ -83,6 +83,8 @@ class Capabilities:
     owned: bool = True
     # An agent may close its issue by itself, in our name.
     agents_close: bool = True
+    # It obeys words in commits that are pushed: "fixes #12" closes an issue.
+    obeys_commits: bool = False
     # Work arrives by itself, through an ingress.
     push: bool = False
     # Other processes can read the issues (``why``, ``list``, ``show``).

@@ -12,6 +12,7 @@ from beads_workers.checks.worktrees import checked_out
 from beads_workers.core.base.settings import Landing, Worktrees
 from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.options import Options
+from beads_workers.registry import recognise
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import (
     GitError,
@@ -144,7 +145,9 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
     assert target is not None, "a rule has seen to it"
     # With a named base, the user's own branch does not matter.
     follows = "" if named else target
-    return Landing(f"{PREFIX}/{target}", start, follows, options.landing)
+    kind = recognise(options.source) if options.source else None
+    defuses = kind is not None and kind.capabilities.obeys_commits
+    return Landing(f"{PREFIX}/{target}", start, follows, defuses, options.landing)
 
 
 def gate(verify: str | None) -> Check | None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from beads_workers.core.base import commit_form
 from beads_workers.core.base.model import value
+from beads_workers.core.base.text import defused
 from beads_workers.core.records.landing import Add
 from beads_workers.worktrees.landed import TRAILERS, trailers
 from beads_workers.worktrees.ledger import LandedCommit
@@ -40,6 +42,14 @@ class Message:
 
     text: str
     trailers: tuple[str, ...] = ()
+
+
+def inert(add: Add, commits: Iterable[AgentCommit]) -> tuple[Add, list[AgentCommit]]:
+    """Return an issue and the commits for it, in whose words a forge finds nothing to obey."""
+    add = replace(add, title=defused(add.title), text=defused(add.text))
+    return add, [
+        replace(each, subject=defused(each.subject), body=defused(each.body)) for each in commits
+    ]
 
 
 def landed_message(

@@ -152,7 +152,8 @@ class LandingRepository:
         self._commits = set[str]()
         self._history = _History()
         self._followed_there: str | None = None
-        self.builder = Builder(self.objects, self.tracker, landing.rules.style, landing.rules.form)
+        rules = landing.rules
+        self.builder = Builder(self.objects, self.tracker, rules.style, rules.form, landing.defuses)
         self._ledger = ledger.ledger_ref(self.branch)
         self._accepted = f"{ACCEPTED}/{branch_part(self.branch.partition('/')[2])}"
         self._ledger_there = ""

@@ -21,6 +21,7 @@ from beads_workers.core.records.landing import Add
 from beads_workers.landing.message import (
     AgentCommit,
     Message,
+    inert,
     landed_message,
     our_trailers,
     replayed_message,
@@ -326,6 +327,7 @@ class Builder:
     tracker: TrackerFiles
     style: str = "squash"
     form: CommitForm = field(default_factory=CommitForm)
+    defuses: bool = False
     _known: dict[str, _About] = field(default_factory=dict)
     _branches: dict[str, _Branch] = field(default_factory=dict)
     _who: tuple[str, ...] | None = None
@@ -512,7 +514,10 @@ class Builder:
             return
         branch = self._branch(onto, add.commit, add.base)
         author = branch.newest[0]
-        message = landed_message(self.form, add, branch.commits, _written(author))
+        commits = branch.commits
+        if self.defuses:
+            add, commits = inert(add, commits)
+        message = landed_message(self.form, add, commits, _written(author))
         second = (add.commit,) if self.style == "merge" and not branch.base else ()
         yield PlannedCommit(merged, message, author, second, of=_of(add))
 
@@ -533,7 +538,10 @@ class Builder:
             if replayed != tree:
                 author, subject, text = self._about(commit)
                 agent_commit = AgentCommit(subject, text)
-                message = replayed_message(self.form, add, agent_commit)
+                issue, commits = (
+                    inert(add, [agent_commit]) if self.defuses else (add, [agent_commit])
+                )
+                message = replayed_message(self.form, issue, *commits)
                 change = PlannedCommit(replayed, message, author, of=_of(add))
                 before = found[-1:] if says_nothing(add, agent_commit) else []
                 twins = [e for e in before if (e.message, e.author[:2]) == (message, author[:2])]

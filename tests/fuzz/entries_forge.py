@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from beads_workers.core.base import text as core_text
 from beads_workers.integrations.forge import marks, reading
 from beads_workers.integrations.forge.api import ForgeError, ForgeIssue, ForgeRepository
 from beads_workers.integrations.forge.gitea import Gitea
@@ -73,7 +74,7 @@ def bodies_hold(read: Callable[[str], tuple[int, ...]], data: bytes) -> None:
 
 def defused_holds(defused: Callable[[str], str], data: bytes) -> None:
     text = defused(as_text(data))
-    for pattern, _ in marks._OBEYED:
+    for pattern, _ in core_text._OBEYED:
         require(not pattern.search(text), f"a forge obeys it: {pattern.pattern}")
 
 
@@ -107,6 +108,6 @@ PARSERS = [
            answers_hold, {"believes types": _believing}),
     Parser("forge bodies", (f"{PLACE}reading.py",), reading.waits_in, PIECES, bodies_hold,
            {"reads code": _greedy}),
-    Parser("forge texts", (f"{PLACE}marks.py",), marks.defused, PIECES, defused_holds,
+    Parser("forge texts", (f"{PLACE}marks.py",), marks.said, PIECES, defused_holds,
            {"leaves commands": _careless}),
 ]  # fmt: skip

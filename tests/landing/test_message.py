@@ -12,6 +12,7 @@ from beads_workers.core.records.landing import Add
 from beads_workers.landing.message import (
     AgentCommit,
     Message,
+    inert,
     landed_message,
     our_trailers,
     replayed_message,
@@ -208,3 +209,20 @@ def test_git_finds_the_trailers_also_below_a_line_of_scissors(tmp_path: Path) ->
         top = make_repository(tmp_path / title[-5:].strip("-"))
         git(top, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-m", text)
         assert git(top, "log", "-1", "--format=%(trailers)").strip() == "Issue: a", title
+
+
+def test_in_the_words_of_agents_and_issues_a_forge_finds_nothing() -> None:
+    add = replace(ADD, title="Fix #12, says @ann", text="closes team/shop#3")
+    theirs = AgentCommit("fixes #2", "See https://example.org/t/s/issues/4\n\nFixes: #5", ME)
+    form = CommitForm(subject="{title} (#{id})")
+    inert_add, inert_commits = inert(add, [theirs])
+    said = sealed(landed_message(form, inert_add, inert_commits, ME), ["Issue: 7"], "")
+    assert said.startswith("Fix #\u200b12, says @\u200bann (#app-7)\n")
+    assert "fixes #\u200b2" in said and "issues/\u200b4" in said and "Fixes\u200b: #\u200b5" in said
+    assert said.endswith("\n\nIssue: 7\n")
+
+
+def test_a_signature_stays_what_it_is() -> None:
+    theirs = AgentCommit("Add the export", "Co-authored-by: x <x@y.example>", ME)
+    _, (commit,) = inert(ADD, [theirs])
+    assert commit == theirs

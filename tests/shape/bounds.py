@@ -32,18 +32,18 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 """No module joins one of these, and there is no other."""
 
 BUDGET: Mapping[str, int] = {
-    ".": 884,
+    ".": 885,
     "agents": 2541,
     "attempts": 2520,
     "chaos": 1238,
-    "checks": 4620,
+    "checks": 4623,
     "cli": 8425,
     "conformance": 2616,
-    "core": 13913,
+    "core": 13928,
     "demo": 727,
     "executors": 766,
-    "integrations": 12150,
-    "landing": 4271,
+    "integrations": 12142,
+    "landing": 4287,
     "places": 2432,
     "runtime": 8811,
     "trackers": 3378,
@@ -53,11 +53,11 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 81_294
+GRANTED = 81_321
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
-1,500 for issues of forges, 1,888 are used: fleets of several logins share a repository, people undo
+1,500 for issues of forges, 1,915 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync."""
 
 
@@ -105,7 +105,7 @@ BOUNDS = {
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190.
-    "functions": Bound(7327, slack=30),
+    "functions": Bound(7329, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
@@ -114,7 +114,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1123, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(135523, slack=1000),
+    "test_lines": Bound(135568, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

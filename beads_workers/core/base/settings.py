@@ -246,6 +246,8 @@ class Landing:
     start: str
     # The user's branch whose commits land too, "" for none (detached).
     follows: str = ""
+    # Words of agents in messages are broken that a forge would obey.
+    defuses: bool = False
     rules: LandingRules = field(default_factory=LandingRules)
 
 

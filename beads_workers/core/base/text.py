@@ -26,6 +26,26 @@ and lone surrogates, which UTF-8 cannot encode. If a file name is not valid UTF-
 invalid bytes into lone surrogates."""
 
 
+_BREAK = "\u200b"
+"""Of no width: words that a forge obeys are no such words with one inside."""
+_OBEYED = (
+    (re.compile(r"<!--"), f"<{_BREAK}!--"),
+    (re.compile(r"(?<![A-Za-z0-9_])@(?=[\w-])"), f"@{_BREAK}"),
+    (re.compile(r"#(?=\d)"), f"#{_BREAK}"),
+    (re.compile(r"(?i)\b(gh-)(?=\d)"), rf"\1{_BREAK}"),
+    (re.compile(r"(?i)(/(?:issues|pull|pulls|merge_requests)/)(?=\d)"), rf"\1{_BREAK}"),
+    (re.compile(r"(?m)^([ \t]*)/(?=\w+(?:\s|$))"), rf"\1{_BREAK}/"),
+    (re.compile(r"(?im)^([ \t]*(?:fix|close|resolve)\w*)(?=:)"), rf"\1{_BREAK}"),
+)
+
+
+def defused(text: str) -> str:
+    """Return a text in which a forge finds no mention, link to an issue, command or comment."""
+    for pattern, by in _OBEYED:
+        text = pattern.sub(by, text)
+    return text
+
+
 def printable(text: str, width: int | None = None) -> str:
     """Return the text as one line that is safe in a terminal.
 

@@ -40,7 +40,9 @@ KIND = SourceKind(
     name="forge",
     called="the forge",
     open=_open,
-    capabilities=Capabilities(dependencies=True, owned=False, agents_close=False),
+    capabilities=Capabilities(
+        dependencies=True, owned=False, agents_close=False, obeys_commits=True
+    ),
     prefixes=("github:", "gitea:", "forge:"),
     secrets=_secrets,
     forms=FORMS,

@@ -1,4 +1,4 @@
-"""Hidden marks in comments, by which a fleet knows its own; and texts of agents that do nothing.
+"""Hidden marks in comments, by which a fleet knows its own.
 
 A mark counts only in a comment by our own login: everybody else's copy of it is text. The claim of
 a fleet with another login counts, too: it has a seal that fits that login.
@@ -11,21 +11,11 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from beads_workers.core.base.model import FLEETS
+from beads_workers.core.base.text import defused
 from beads_workers.integrations.forge.api import ForgeComment
 
 CLAIM, DONE, NOTE, QUESTION = "claim", "done", "note", "question"
 _MARK = re.compile(r"<!-- beads-workers ([a-z]+) (?:([0-9a-f]{8}) )?([0-9a-f]{20}) -->")
-_BREAK = "\u200b"
-"""Of no width: words that a forge obeys are no such words with one inside."""
-_OBEYED = (
-    (re.compile(r"<!--"), f"<{_BREAK}!--"),
-    (re.compile(r"@(?=[\w-])"), f"@{_BREAK}"),
-    (re.compile(r"#(?=\d)"), f"#{_BREAK}"),
-    (re.compile(r"(?i)\b(gh-)(?=\d)"), rf"\1{_BREAK}"),
-    (re.compile(r"(?i)(/(?:issues|pull|pulls|merge_requests)/)(?=\d)"), rf"\1{_BREAK}"),
-    (re.compile(r"(?m)^([ \t]*)/(?=\w)"), rf"\1{_BREAK}/"),
-    (re.compile(r"(?im)^([ \t]*(?:fix|close|resolve)\w*)(?=:)"), rf"\1{_BREAK}"),
-)
 TEXT_CHARS_MAX = 20_000
 ELSEWHERE = f"{FLEETS}elsewhere/"
 """Begins the name of a run of which only a mark is known."""
@@ -67,8 +57,7 @@ def of_kind(comments: Iterable[ForgeComment], login: str, kind: str) -> list[For
     return sorted(found, key=lambda each: each.comment_id)
 
 
-def defused(text: str) -> str:
-    """Return a text in which nothing is a mention, a link to an issue, a command or a mark."""
-    for pattern, by in _OBEYED:
-        text = pattern.sub(by, text)
+def said(text: str) -> str:
+    """Return what an agent says, for a comment: the forge obeys nothing in it."""
+    text = defused(text)
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}..."

@@ -389,7 +389,7 @@ class ForgeSource:
         kind, note = WRITTEN.get(settlement.action, ""), settlement.note.strip()
         if kind == marks.DONE and marks.of_kind(seen.thread.comments, login, marks.NOTE):
             note = note or "It is done."  # Whatever the note says is over.
-        text = marks.marked(kind, actor, marks.defused(note)) if kind and note else ""
+        text = marks.marked(kind, actor, marks.said(note)) if kind and note else ""
         if kind == marks.QUESTION and text:
             people = dict.fromkeys((issue.author, *issue.assignees))
             named = " ".join(f"@{each}" for each in people if each and each != login)

@@ -20,6 +20,8 @@ from tests.support.repository import git, make_repository
 pytestmark = [pytest.mark.peers, pytest.mark.daily(2)]
 
 WORK = 'echo "$BW_ISSUE_ID" >"w$BW_ISSUE_ID"; git add .; git commit -qm "work, fixes #1"; sleep 0.3'
+ISSUES = (("done", "ready"), ("other",), ("last",))
+"""Titles, and labels."""
 
 
 class GiteaProject:
@@ -80,6 +82,27 @@ def test_a_backlog_is_drained_in_order_and_the_token_stays_with_the_source(
         texts = [each["body"] for each in at.comments(number)]
         assert not any("beads-workers claim" in text for text in texts) and len(texts) <= 1
     fleet.end()
+
+
+def test_the_commits_of_agents_close_nothing_when_they_are_pushed(project: GiteaProject) -> None:
+    at = project.at
+    done, other, last = (at.issue(title, "", *labels) for title, *labels in ISSUES)
+    words = f"work, fixes #{other}\\n\\nCloses #{other} for @alice\\n\\nFixes: #{other}"
+    commit = f'printf "{words}" | git commit -qF -'
+    work = ("--worktree", "--until-empty", "--", "sh", "-c", f"echo x >w; git add w; {commit}")
+    fleet = Fleet(project, "-n", "1", *work)
+    assert fleet.process.wait(120) == 0
+    fleet.end()
+    assert at.read(done)["state"] == "closed"
+    git(project.folder, "checkout", "-q", "bw-landing/main")
+    said = git(project.folder, "log", "-1", "--format=%B").replace("\u200b", "")
+    assert f"fixes #{other}" in said and f"Fixes: #{other}" in said
+    git(project.folder, "commit", "--allow-empty", "-qm", f"a person: closes #{last}")
+    token = at.server.user("root").token
+    url = at.server.url.replace("//", f"//root:{token}@")
+    git(project.folder, "push", "-qf", f"{url}/{at.owner}/{at.name}.git", "HEAD:main")
+    until(lambda: at.read(last)["state"] == "closed", 30.0)
+    assert at.read(other)["state"] == "open"
 
 
 def test_nothing_is_lost_or_done_twice_whatever_is_killed(project: GiteaProject) -> None:

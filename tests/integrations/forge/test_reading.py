@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beads_workers.core.base import text as core_text
+from beads_workers.core.base.text import defused
 from beads_workers.integrations.forge import marks, reading
 from beads_workers.integrations.forge.api import ForgeComment
 
@@ -79,23 +81,23 @@ def test_other_texts_are_no_ids(text: str) -> None:
     ],
 )
 def test_words_that_a_forge_obeys_are_none_any_more(text: str) -> None:
-    defused = marks.defused(text)
-    assert defused != text and defused.replace("\u200b", "") == text
-    for pattern, _ in marks._OBEYED:
-        assert not pattern.search(defused), pattern
-    assert marks.mark_of(ForgeComment(1, "fleet", defused), "fleet") == ("", "")
+    said = defused(text)
+    assert said != text and said.replace("\u200b", "") == text
+    for pattern, _ in core_text._OBEYED:
+        assert not pattern.search(said), pattern
+    assert marks.mark_of(ForgeComment(1, "fleet", said), "fleet") == ("", "")
 
 
 @given(st.text(alphabet="@#/<!-aF1: \n", max_size=200))
 def test_nothing_is_obeyed_whatever_an_agent_writes(text: str) -> None:
-    defused = marks.defused(text)
-    assert not any(pattern.search(defused) for pattern, _ in marks._OBEYED)
-    assert marks.defused(defused) == defused
+    said = defused(text)
+    assert not any(pattern.search(said) for pattern, _ in core_text._OBEYED)
+    assert defused(said) == said
 
 
 def test_a_plain_text_stays_as_it_is() -> None:
     text = "The total was 3 < 4; see docs/total.md, a-b and 50 % of C# code.\n"
-    assert marks.defused(text) == text
+    assert defused(text) == text
 
 
 def test_a_mark_counts_only_in_a_comment_of_ours() -> None:
