@@ -95,7 +95,7 @@ def land(
     refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]
     notes = {each.issue_id: _close_note(each, settings) for each in landed}
     # What a person has opened again has no assignee, and is done now.
-    closed = _settle(directory, tracker, "CLOSE", notes, notes.keys())
+    closed, _ = _settle(directory, tracker, "CLOSE", notes, notes.keys())
     if as_json:
         rows = {
             "landed": [asdict(each) for each in landed],
@@ -176,14 +176,18 @@ def undo(
         done = Undo(settings, tuple(what), with_dependents, partial(_waits_for, tracker)).run()
     except CannotLand as error:
         raise CommandError(str(error), "", EXIT_UNKNOWN) from None
-    opened = _settle(directory, tracker, "REOPEN", dict.fromkeys(done.issue_ids, ""))
+    opened, failed = _settle(directory, tracker, "REOPEN", dict.fromkeys(done.issue_ids, ""))
     _repository(settings).reopened(done.issue_ids)
+    how = "moved back to" if done.moved_back else "is at"
     if as_json:
         print(json.dumps({**asdict(done), "reopened": opened}))
-        return
-    how = "moved back to" if done.moved_back else "is at"
-    print(f"taken back: {', '.join(map(printable, done.issue_ids))}")
-    print(f"{settings.landing.branch} {how} {done.tip[:12]}")
+    else:
+        print(f"taken back: {', '.join(map(printable, done.issue_ids))}")
+        print(f"{settings.landing.branch} {how} {done.tip[:12]}")
+    if failed:
+        named = " ".join(map(printable, failed))
+        hint = f"once it answers: beads-workers reopen {named}"
+        raise CommandError(f"not open again in the tracker: {named}", hint, EXIT_UNFINISHED)
 
 
 def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSettings:
@@ -426,8 +430,9 @@ def _settle(
     action: str,
     notes: dict[str, str],
     reopened: Set[str] = frozenset(),
-) -> list[str]:
-    """Write the action to the tracker; return the issues that now have this state.
+) -> tuple[list[str], list[str]]:
+    """Write the action to the tracker; return the issues that now have this state, and those of
+    which the tracker was not told.
 
     The next start neither lands these issues nor takes them for done. ``reopened``: issues that may
     be open, because they were undone or a person opened them.
@@ -439,7 +444,7 @@ def _settle(
     from beads_workers.runtime.run_directory import RunDirectory
 
     if not notes:
-        return []
+        return [], []
     make: Callable[[str], Settlement] = lambda issue_id: Settlement(  # noqa: E731
         Action[action],
         IssueId(issue_id),
@@ -462,7 +467,7 @@ def _settle(
     done = [each.settlement.issue_id for each in settled if each.result in fine]
     to_land = Result.FOUND_CLOSED if action == "CLOSE" else Result.APPLIED
     forget(RunDirectory(directory), done, to_land)
-    return list(done)
+    return list(done), [e.settlement.issue_id for e in settled if e.result is Result.FAILED]
 
 
 # --- shown ---------------------------------------------------------------------------------------

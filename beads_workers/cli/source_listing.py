@@ -154,9 +154,19 @@ def editable() -> Iterator[EditableSource]:
         raise CommandError(printable(str(error)), error.hint, EXIT_TRACKER) from None
 
 
+def refuse_elsewhere(command: str) -> None:
+    """Refuse a command that only the built-in tracker has, if the issues are somewhere else."""
+    settings = tracker_settings()
+    if settings is not None and settings.source not in ("sqlite", "bd"):
+        error = f"no {command} for the issues of a {settings.source}"
+        raise CommandError(
+            error, "'beads-workers add' adds one, 'list --json' prints them", EXIT_USAGE
+        )
+
+
 def unknown(issue_id: str) -> CommandError:
     """Return the error for an issue that the tracker does not have."""
-    hint = "'beads-workers list --all' shows every issue"
+    hint = "'beads-workers list' shows what is open"
     return CommandError(f"no such issue: {printable(issue_id, 60)}", hint, EXIT_UNKNOWN)
 
 

@@ -19,7 +19,7 @@ from beads_workers.cli.completion import among, issues
 from beads_workers.cli.kinds import need
 from beads_workers.cli.layout import LaidOut
 from beads_workers.cli.person import author, valid
-from beads_workers.cli.source_listing import editable, located, unknown
+from beads_workers.cli.source_listing import editable, located, refuse_elsewhere, unknown
 from beads_workers.cli.tracker_folder import Json, init, opened, warn
 from beads_workers.core.base.model import (
     PRIORITY_DEFAULT,
@@ -412,6 +412,7 @@ def import_issues(
     from beads_workers.trackers.issue import time_text
     from beads_workers.trackers.sqlite.exchange import DependencyCycle, ImportRefused, import_lines
 
+    refuse_elsewhere("import")
     with _input(file) as lines, opened() as connection:
         now = time_text(time.time())
         try:
@@ -441,6 +442,7 @@ def export(json: Json = False) -> None:
     """
     from beads_workers.trackers.sqlite.exchange import export_lines
 
+    refuse_elsewhere("export")
     with opened() as connection, contextlib.closing(export_lines(connection)) as lines:
         if json:
             print_array(lines)

@@ -21,7 +21,7 @@ from beads_workers.core.base.causes import OBJECT, ROW, cause_of, folded
 from beads_workers.core.base.facts import IssueFacts
 from beads_workers.core.base.model import PRIORITY_DEFAULT, IssueId, value
 from beads_workers.core.base.source import TrackedIssue
-from beads_workers.core.base.text import columns, counted, printable
+from beads_workers.core.base.text import columns, counted, in_counting_order, printable
 from beads_workers.ui.reasons import OF_THE_FLEET, Cause, Picture, Reason, blockers, epoch, explain
 from beads_workers.ui.time_text import clock, duration
 from beads_workers.ui.words import DID_NOT_LAND, ORDER_NAMES, STATE_TITLES, State
@@ -115,7 +115,7 @@ Order = Callable[[IssueRow], Any]
 _ORDERS: tuple[Order, ...] = (
     lambda row: PRIORITY_DEFAULT if row.priority is None else row.priority,
     lambda row: row.at if row.at is not None else float("inf"),
-    lambda row: row.issue_id,
+    lambda row: in_counting_order(row.issue_id),
     lambda row: row.title.casefold(),
 )
 ORDERS: Mapping[str, Order] = dict(zip(ORDER_NAMES, _ORDERS, strict=True))

@@ -48,7 +48,7 @@ MISTAKES = [
     ("", "add ''", "it has no title", "beads-workers add 'Say hello'"),
     ("", "add x --timeout soon", "--timeout cannot be 'soon'", "a duration: 90, 90s, 5m"),
     ("", "retry nope", "not retried: nope", "beads-workers retry --all"),
-    ("", "show bw-2", "no such issue: bw-2", "beads-workers list --all"),
+    ("", "show bw-2", "no such issue: bw-2", "beads-workers list"),
     ("", "add Fix the bug -- sh do.sh", "more than one title", "add 'Fix the bug' -- sh do.sh"),
 ]
 

@@ -13,6 +13,7 @@ from beads_workers.core.base.text import (
     asked_in_one_line,
     columns,
     counted,
+    in_counting_order,
     json_line,
     printable,
 )
@@ -95,3 +96,8 @@ def test_one_is_not_many() -> None:
 )
 def test_a_question_in_one_line_begins_with_what_is_asked(question: str, shown: str) -> None:
     assert asked_in_one_line(question, 80) == shown
+
+
+def test_ids_are_sorted_as_people_count() -> None:
+    ids = ["10", "9", "t-10", "t-9", "t-9a", "s-100", "2"]
+    assert sorted(ids, key=in_counting_order) == ["2", "9", "10", "s-100", "t-9", "t-9a", "t-10"]

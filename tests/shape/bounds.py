@@ -36,13 +36,13 @@ BUDGET: Mapping[str, int] = {
     "agents": 2541,
     "attempts": 2520,
     "chaos": 1238,
-    "checks": 4623,
-    "cli": 8425,
+    "checks": 4633,
+    "cli": 8437,
     "conformance": 2616,
-    "core": 13928,
+    "core": 13930,
     "demo": 727,
     "executors": 766,
-    "integrations": 12142,
+    "integrations": 12170,
     "landing": 4287,
     "places": 2432,
     "runtime": 8811,
@@ -53,11 +53,11 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 81_321
+GRANTED = 81_373
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
-1,500 for issues of forges, 1,915 are used: fleets of several logins share a repository, people undo
+1,500 for issues of forges, 1,967 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync."""
 
 
@@ -105,16 +105,16 @@ BOUNDS = {
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190.
-    "functions": Bound(7329, slack=30),
+    "functions": Bound(7335, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(7),
-    "tiny_functions": Bound(298, slack=10),
+    "tiny_functions": Bound(299, slack=10),
     "repacking_calls": Bound(21),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1123, slack=10),
+    "classes": Bound(1124, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(135568, slack=1000),
+    "test_lines": Bound(135675, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

@@ -166,7 +166,7 @@ def test_s_sorts_the_issues_and_leaves_the_workers_alone() -> None:
     assert (screen.issue_order, screen.order) == ("id", "")
     shown = body(screen, rows=50)
     assert ", by id, ready only" in shown[0]
-    assert [line.split()[0] for line in shown[2:5]] == ["r-0", "r-1", "r-10"]
+    assert [line.split()[0] for line in shown[2:5]] == ["r-0", "r-1", "r-2"]
     assert pressed("5", "s", "s", "s", "s")[0].issue_order == ""
 
 

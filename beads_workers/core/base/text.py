@@ -94,6 +94,11 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def in_counting_order(text: str) -> list[tuple[str, int]]:
+    """Return a key by which ids are sorted as people count: ``t-9`` before ``t-10``."""
+    return [(word, int(part or 0)) for word, part in re.findall(r"([^0-9]*)([0-9]*)", text)]
+
+
 def some(ids: Sequence[str], most: int = 5) -> str:
     """Return the first ids, up to ``most`` of them, and dots if there are more ids."""
     return " ".join(ids[:most]) + (" ..." if len(ids) > most else "")

@@ -18,8 +18,6 @@ def _open(opening: Opening) -> Source:
 
     settings, options = opening.settings, opening.settings.source_options
     forge = open_forge(options, opening.call_log)
-    if opening.call_log is not None:  # It is a run's, which makes branches.
-        remember(settings.project, forge.repository)
     return ForgeSource(
         forge,
         texts_from=options.get("from", "writers"),
@@ -27,6 +25,7 @@ def _open(opening: Opening) -> Source:
         actor=opening.actor,
         filters=settings.filters,
         listed_max=opening.listed_max,
+        remember=lambda: remember(settings.project, forge.repository),
     )
 
 

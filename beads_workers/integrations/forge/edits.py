@@ -33,6 +33,8 @@ def add(forge: Forge, change: IssueEdit) -> IssueId:
         labels_on=tuple(dict.fromkeys(labels)),
         assignees=assignees,
     )
+    for issue_id, _ in change.depends_on:
+        _there(forge, issue_id)
     number = forge.create(made)
     _depend(forge, number, change)
     return IssueId(str(number))
@@ -120,10 +122,20 @@ def _here(forge: Forge, number: int) -> set[int]:
     return {each.number for each in forge.blockers(number) if not each.place}
 
 
+def _there(forge: Forge, issue_id: IssueId) -> int:
+    """Return the number of an issue that there is; raise ``NoSuchIssue``."""
+    number = reading.number_of(issue_id)
+    try:
+        if number is not None:
+            forge.thread(number, history=False)
+            return number
+    except Gone:
+        pass
+    raise NoSuchIssue(issue_id)
+
+
 def _set(forge: Forge, number: int, issue_id: IssueId, *, on: bool) -> None:
-    other = reading.number_of(issue_id)
-    if other is None:
-        raise NoSuchIssue(issue_id)
+    other = _there(forge, issue_id)
     if on and (number == other or _waits(forge, other, number)):
         raise NotDone(f"{number} and {other} would wait for each other")
     if not on and other not in _here(forge, number):

@@ -33,7 +33,8 @@ def locate(text: str, folder: Path) -> Located:
     found = find(text, project)
     if (other := _remembered(project)) not in ("", found.text):
         error = f"branches of {other} are in this repository, whose issues have the same numbers"
-        raise SourceError(error, f"use a clone of its own, or: git config --unset {KEY}")
+        renamed = f"if it was renamed there: git config {KEY} {found.text}"
+        raise SourceError(error, f"use a clone of its own; {renamed}")
     place = (
         state_home()
         / "forges"

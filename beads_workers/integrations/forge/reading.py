@@ -88,7 +88,7 @@ def to_tracker(
 ) -> TrackerIssue:
     """Return an issue as our own trackers keep it. ``comments``: those that may be read."""
     types = (TYPES[label.lower()] for label in issue.labels if label.lower() in TYPES)
-    told = {READY, *OURS, *filter(says_field, issue.labels)}
+    told = {*OURS, *filter(says_field, issue.labels)}
     return TrackerIssue(
         id=str(issue.number),
         title=issue.title.strip() or f"#{issue.number}",

@@ -60,6 +60,8 @@ class Seen:
     claim: ForgeComment | None
     # Whose comments claim it, ours too; the first one has it.
     claimants: tuple[str, ...] = ()
+    # A receipt of ours is there, and the issue was not closed yet.
+    is_done: bool = False
 
 
 class ForgeSource:
@@ -79,10 +81,12 @@ class ForgeSource:
         listed_max: int,
         look_seconds: float = LOOK_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
+        remember: Callable[[], None] = lambda: None,
     ) -> None:
+        """``remember``: called when issues are taken, after which branches are named."""
         self.actor = actor
         self.calls = forge.calls
-        self._forge, self._sleep = forge, sleep
+        self._forge, self._sleep, self._remember = forge, sleep, remember
         self._filters, self._listed_max = filters, listed_max
         self._look_seconds = look_seconds
         self._labels = filters.labels or (reading.READY,)
@@ -246,6 +250,8 @@ class ForgeSource:
             else:
                 self._give_up(number, claim, seen)
             self._unsure.discard(number)
+        if jobs:
+            self._remember()
         return tuple(jobs)
 
     def _may_begin(self, seen: Seen) -> bool:
@@ -307,8 +313,9 @@ class ForgeSource:
         own_name = marks.name_of(actor)
         if not holder and IN_PROGRESS in issue.labels:
             # The comment of a claim was replaced, and what follows was not written any more.
-            ended = {marks.mark_of(each, login)[1] for each in thread.comments}
-            holder = own_name if own_name in ended else ""
+            ended = [marks.mark_of(each, login) for each in thread.comments]
+            done = [name for kind, name in ended if kind == marks.DONE]
+            holder = own_name if own_name in {name for _, name in ended} else "".join(done[-1:])
         # Of a run elsewhere, also who had another login.
         is_ours = holder == own_name and (
             actor.startswith(ELSEWHERE) or {*claimants[:1]} <= {login}
@@ -318,7 +325,7 @@ class ForgeSource:
             return Seen(thread, Ownership("closed", ""), own)
         if holder:
             name = actor if is_ours else ELSEWHERE + holder
-            return Seen(thread, Ownership("in_progress", name), own, claimants)
+            return Seen(thread, Ownership("in_progress", name), own, claimants, not claims)
         if BLOCKED in issue.labels:
             return Seen(thread, Ownership("blocked", ""), None)
         people = [
@@ -352,6 +359,8 @@ class ForgeSource:
             found = seen.ownership if seen is not None else None
             if settlement.action is source.Action.CONFIRM and seen is not None:
                 found = _confirmed(seen)
+            elif settlement.action is source.Action.CLOSE and seen is not None and seen.is_done:
+                found = Ownership("in_progress", actor)  # Any of our runs may end what one began.
             ruling = settlement_rules.rule(settlement, found, actor)
             if ruling.write is not None and seen is not None:
                 self._write(seen, settlement, ruling.write, actor)
@@ -387,8 +396,10 @@ class ForgeSource:
         """Write what becomes of an issue: its comment first, then what lists show."""
         issue, actor, login = seen.thread.issue, actor or self.actor, self._forge.login()
         kind, note = WRITTEN.get(settlement.action, ""), settlement.note.strip()
-        if kind == marks.DONE and marks.of_kind(seen.thread.comments, login, marks.NOTE):
-            note = note or "It is done."  # Whatever the note says is over.
+        there = {marks.mark_of(each, login) for each in seen.thread.comments}
+        has_receipt = seen.is_done or (marks.DONE, marks.name_of(actor)) in there
+        if kind == marks.DONE and not has_receipt:
+            note = note or "It is done."
         text = marks.marked(kind, actor, marks.said(note)) if kind and note else ""
         if kind == marks.QUESTION and text:
             people = dict.fromkeys((issue.author, *issue.assignees))
@@ -396,6 +407,9 @@ class ForgeSource:
             text = f"{named}\n\n{text}".lstrip()
         self._say(seen, kind, text)
         self._claims.pop(issue.number, None)
+        if others := {*seen.claimants} - {login}:
+            left = tuple(each for each in issue.assignees if each not in others)
+            issue = replace(issue, assignees=left)
         if settlement.taken_back:
             issue = replace(issue, assignees=(login,))
         self._show(issue, after, settlement.mark)
@@ -468,6 +482,8 @@ class ForgeSource:
         somebody has removed the comment."""
         issue = seen.thread.issue
         left = {IN_PROGRESS} if issue.is_open else {*reading.OURS}
+        if seen.claim is not None and not issue.is_open:
+            self._forge.delete_comment(seen.claim.comment_id)
         if not seen.ownership.assignee and not seen.claimants and left & {*issue.labels}:
             self._show(issue, seen.ownership, "")
 

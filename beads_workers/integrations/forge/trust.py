@@ -57,9 +57,9 @@ class Trust:
         if known is not None:
             same = known == (issue.title, issue.body)
         else:
-            is_old = bool(issue.edited_at) and issue.edited_at <= at
-            same = not issue.is_edited or is_old or issue.updated_at <= at
-            same = same and thread.renamed_at <= at
+            # Times are whole seconds: within the one of the label, nobody knows what came first.
+            same = not issue.is_edited or "" < issue.edited_at < at
+            same = same and (not thread.renamed_at or thread.renamed_at < at)
         if not same:
             return "its text was changed after somebody had put the label on it"
         self._labelled[issue.number, at] = issue.title, issue.body

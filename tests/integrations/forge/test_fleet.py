@@ -13,6 +13,7 @@ import pytest
 from beads_workers.core.base.model import IssueId
 from beads_workers.integrations.forge import reading
 from tests.integrations.forge.tracker import LOGIN, GiteaTracker
+from tests.support import warm
 from tests.support.fleet import Fleet, until
 from tests.support.processes import send
 from tests.support.repository import git, make_repository
@@ -139,3 +140,21 @@ def test_nothing_is_lost_or_done_twice_whatever_is_killed(project: GiteaProject)
         assert len(texts) <= 1, texts
         events = at.server.user("root").ask("GET", f"{at.path}/issues/{number}/timeline")
         assert [each["type"] for each in events].count("close") == 1
+
+
+def test_an_undo_of_which_the_forge_was_not_told_says_so(project: GiteaProject) -> None:
+    at = project.at
+    number = at.issue("one", "", "ready")
+    fleet = Fleet(project, "-n", "1", "--worktree", "--until-empty", "--", "sh", "-c", WORK)
+    assert fleet.process.wait(120) == 0
+    fleet.end()
+    at.server.kill()
+    try:
+        words = ("undo", f"#{number}", "--trust")
+        done = warm.run(words, project.folder, project.environment, 60)
+    finally:
+        at.server.start()
+    assert done.returncode == 7, (done.stdout, done.stderr)
+    assert f"not open again in the tracker: {number}" in done.stderr
+    again = warm.run(("reopen", f"#{number}"), project.folder, project.environment, 60)
+    assert again.returncode == 0 and at.read(number)["state"] == "open"

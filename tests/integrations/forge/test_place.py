@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from beads_workers.core.base.settings import NO_LOGIN_AT
 from beads_workers.core.base.source import SourceError
 from beads_workers.integrations.forge import KIND, place
 from beads_workers.integrations.forge.api import NO_GH_LOGIN, ForgeRepository
+from tests.support import warm
+from tests.support.repository import make_repository
 
 
 @pytest.mark.parametrize(
@@ -136,3 +139,27 @@ def test_variables_that_are_passed_stay_and_all_others_go() -> None:
     found = KIND.secrets(options)
     assert "GH_TOKEN" not in found and {"GITHUB_TOKEN", NO_GH_LOGIN} <= {*found}
     assert f"{NO_LOGIN_AT}=https://github.com" in found
+
+
+def test_commands_say_what_is_missing(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "project")
+    text = 'source = "gitea:http://127.0.0.1:1/team/shop"\n'
+    (project / "beads-workers.toml").write_text(text)
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("BW_")}
+    kept.pop("GITEA_TOKEN", None)
+    kept |= {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "NO_COLOR": "1"}
+    for command in (
+        ("list",),
+        ("list", "-s", "all"),
+        ("why", "#3"),
+        ("show", "3"),
+        ("start", "--trust", "--until-empty", "-n", "1", "--", "true"),
+        ("doctor", "--", "true"),
+    ):
+        done = warm.run(command, project, kept, 60, safe=True)
+        said = done.stdout + done.stderr
+        assert done.returncode == 6 and "no token for http://127.0.0.1:1" in said, (command, said)
+        assert "Traceback" not in said
+    done = warm.run(("import", "-"), project, kept, 60)
+    assert done.returncode == 2 and "no import for the issues of a forge" in done.stderr
+    assert place._remembered(project) == "", "nothing was taken"

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from beads_workers.core.base.model import Filters, IssueId
-from beads_workers.core.base.source import Action, CrashedRun, Result, Settlement
+from beads_workers.core.base.source import (
+    Action,
+    CrashedRun,
+    IssueEdit,
+    NoSuchIssue,
+    Result,
+    Settlement,
+)
 from beads_workers.integrations.forge import marks, reading
 from beads_workers.integrations.forge import source as forge_source
 from beads_workers.integrations.forge.api import ForgeComment, IssueChange
@@ -331,6 +338,69 @@ def test_a_run_that_is_killed_at_any_call_is_settled_by_the_next(
         assert taken(theirs) == [key(number)]
 
 
+def test_a_close_that_the_forge_refuses_is_made_by_a_later_run(here: GiteaTracker) -> None:
+    number, other = here.at.issue("one", "", "ready"), here.at.issue("other")
+    ours = source(here)
+    assert taken(ours) == [key(number)]
+    here.at.depend(number, other)  # Gitea refuses to close what waits.
+    close = Settlement(Action.CLOSE, key(number), "landed")
+    assert settled(ours, close) == [Result.FAILED]
+    again = source(here, THEM)
+    told = CrashedRun(US, unclosed=(key(number),), outcomes=())
+    assert [each.result for each in again.recover(told)] == [Result.FAILED]
+    assert again.take(1, ()).jobs == (), "it is done"
+    here.at.edit(other, state="closed")
+    last = source(here, f"{THEM}-last")
+    told = CrashedRun(THEM, unclosed=(key(number),), outcomes=())
+    assert [each.result for each in last.recover(told)] == [Result.APPLIED]
+    assert here.read(key(number))[0] == "closed"
+    assert [each["body"].split("\n")[0] for each in here.at.comments(number)] == ["landed"]
+
+
+def test_a_claim_does_not_stay_on_an_issue_that_a_person_closes(here: GiteaTracker) -> None:
+    number = here.at.issue("one", "", "ready")
+    ours = source(here)
+    assert taken(ours) == [key(number)]
+    here.at.edit(number, state="closed")
+    confirm = Settlement(Action.CONFIRM, key(number), by_agent=True)
+    assert settled(ours, confirm) == [Result.NOT_OURS]
+    assert here.at.comments(number) == [] and not here.at.read(number)["assignees"]
+    here.at.edit(number, state="open")
+    assert taken(ours) == [key(number)]
+
+
+def test_the_claim_of_another_login_is_released_with_its_assignee(here: GiteaTracker) -> None:
+    here.allow("bob")
+    number = here.at.issue("one", "", "ready")
+    theirs = source(here, THEM)
+    theirs._forge = theirs._trust._forge = here.forge("bob")
+    assert taken(theirs) == [key(number)]
+    ours = source(here)
+    holder = ours.look([key(number)])[key(number)].assignee
+    try:
+        (answer,) = ours.recover(CrashedRun(holder))
+    finally:
+        print(here.at.comments(number))
+    assert answer.result is Result.APPLIED
+    assert here.read(key(number)) == ("open", "") and taken(ours) == [key(number)]
+
+
+def test_each_close_has_a_receipt(here: GiteaTracker) -> None:
+    number = here.at.issue("one", "", "ready")
+    ours = source(here)
+    assert taken(ours) == [key(number)]
+    assert settled(ours, Settlement(Action.CLOSE, key(number))) == [Result.APPLIED]
+    (comment,) = here.at.comments(number)
+    assert comment["body"].startswith("It is done.")
+
+
+def test_an_issue_that_waits_for_none_is_not_made(here: GiteaTracker) -> None:
+    ours = source(here)
+    with pytest.raises(NoSuchIssue):
+        ours.add(IssueEdit(title="one", depends_on=((key(99), "blocks"),)), "ann")
+    assert here.at.all() == []
+
+
 def test_labels_that_a_run_left_on_a_closed_issue_are_taken_off(here: GiteaTracker) -> None:
     by_hand, named = (here.at.issue(title, "", "ready") for title in ("by hand", "named"))
     ours = source(here)
@@ -395,6 +465,10 @@ def test_a_labelled_text_is_read_as_it_was_when_it_was_labelled(here: GiteaTrack
     assert {e for e in claims if e.endswith("/comments")} == {
         f"POST {here.at.path}/issues/{kept}/comments"
     }
+    at_once = here.at.issue("at once", "harmless", by="eve")
+    here.at.mark(at_once, "ready", by="alice")
+    here.at.edit(at_once, body=SECRET, by="eve")  # Maybe within the same second.
+    assert SECRET not in given_to_agents(source(here, texts_from="labelled"))
     free = (by_form, edited, renamed)
     assert all(here.read(key(number)) == ("open", "") for number in free)
 
