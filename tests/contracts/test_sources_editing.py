@@ -19,7 +19,7 @@ from beads_workers.core.base.source import (
     Source,
 )
 from tests.contracts.pull_sources import THEM, US, MakeSource, settled, taken
-from tests.contracts.trackers import NOBODY, Tracker, needs
+from tests.contracts.trackers import GIVEN, NOBODY, Tracker, needs
 
 pytestmark = pytest.mark.daily(3)
 
@@ -49,7 +49,7 @@ def test_an_issue_is_made_with_all_that_it_was_given(
     second = editable.add(change, ANN)
     seen = editable.look([second])[second]
     assert (seen.title, seen.priority, seen.issue_type) == ("--title", 0, "bug")
-    assert ({*seen.labels}, seen.waits_for) == ({"red", "a,b"}, (first,))
+    assert ({*seen.labels} - GIVEN, seen.waits_for) == ({"red", "a,b"}, (first,))
     assert tracker.read(second) == ("open", NOBODY)
     assert editable.read([second])[second].original["description"].strip() == "long\n- text --x"
 
@@ -69,7 +69,7 @@ def test_what_is_named_is_written_and_nothing_else(
     editable.edit(key, IssueEdit(priority=0, notes="a note"), ANN)
     seen = editable.look([key])[key]
     assert (seen.title, seen.priority, seen.issue_type) == ("-new", 0, "bug")
-    assert {*seen.labels} == {"blue", "a,b"}
+    assert {*seen.labels} - GIVEN == {"blue", "a,b"}
     assert editable.read([key])[key].original["description"] == "new text"
     assert "a note" in tracker.notes(key)
     editable.edit(key, IssueEdit(description=""), ANN)
@@ -259,4 +259,4 @@ def waiting(key: IssueId, mark: str) -> Settlement:
 
 def marks(source: Source, keys: list[IssueId]) -> list[set[str]]:
     seen = source.look(keys)
-    return [{*seen[key].labels} for key in keys]
+    return [{*seen[key].labels} - GIVEN for key in keys]

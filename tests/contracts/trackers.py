@@ -43,6 +43,10 @@ def needs(*capabilities: str) -> pytest.MarkDecorator:
     return pytest.mark.needs(capabilities)
 
 
+GIVEN = frozenset({"ready"})
+"""Labels that a tracker has on all issues for a fleet."""
+
+
 class Tracker(Protocol):
     """A fresh tracker, and what a person or a stranger does to it behind the source's back."""
 

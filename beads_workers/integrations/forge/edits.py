@@ -19,6 +19,8 @@ from beads_workers.trackers.settlement_rules import (
 
 WALK_MAX = 200
 """Issues that are looked at for a circle."""
+TASK = "task"
+"""The type of an issue without a label for it."""
 _NAMES = {kind: label for label, kind in reversed(reading.TYPES.items())}
 
 
@@ -78,6 +80,10 @@ def edit(forge: Forge, thread: Thread, ownership: Ownership, change: IssueEdit) 
 def _refuse(change: IssueEdit) -> None:
     if change.command is not None:
         raise NotDone("an issue of a forge brings no command: everybody could write one")
+    if change.timeout_seconds is not None:
+        raise NotDone("a forge keeps no time limit of an issue", "give 'start' a --timeout")
+    if change.issue_type not in (None, TASK, *_NAMES):
+        raise NotDone(f"types here are {TASK}, {', '.join(_NAMES)}", "--add-label has others")
 
 
 def _labels(change: IssueEdit) -> Iterable[str]:
@@ -136,6 +142,8 @@ def _there(forge: Forge, issue_id: IssueId) -> int:
 
 def _set(forge: Forge, number: int, issue_id: IssueId, *, on: bool) -> None:
     other = _there(forge, issue_id)
+    if on and other in _here(forge, number):
+        return  # Gitea fails if it is asked for what is there.
     if on and (number == other or _waits(forge, other, number)):
         raise NotDone(f"{number} and {other} would wait for each other")
     if not on and other not in _here(forge, number):

@@ -16,6 +16,7 @@ from beads_workers.core.base.source import (
     CrashedRun,
     IssueEdit,
     NoSuchIssue,
+    NotDone,
     Result,
     Settlement,
 )
@@ -399,6 +400,18 @@ def test_an_issue_that_waits_for_none_is_not_made(here: GiteaTracker) -> None:
     with pytest.raises(NoSuchIssue):
         ours.add(IssueEdit(title="one", depends_on=((key(99), "blocks"),)), "ann")
     assert here.at.all() == []
+
+
+def test_what_a_forge_does_not_keep_is_refused(here: GiteaTracker) -> None:
+    number, other = here.at.issue("one", "", "ready", "bug"), here.at.issue("other")
+    ours = source(here)
+    for change in (IssueEdit(timeout_seconds=5.0), IssueEdit(issue_type="chore")):
+        with pytest.raises(NotDone):
+            ours.edit(key(number), change, "ann")
+    for _ in range(2):  # Gitea fails if it is told what it knows.
+        ours.edit(key(number), IssueEdit(depends_on=((key(other), "blocks"),)), "ann")
+    ours.edit(key(number), IssueEdit(issue_type="task"), "ann")
+    assert {each["name"] for each in here.at.read(number)["labels"]} == {"ready"}
 
 
 def test_labels_that_a_run_left_on_a_closed_issue_are_taken_off(here: GiteaTracker) -> None:
