@@ -37,12 +37,12 @@ BUDGET: Mapping[str, int] = {
     "attempts": 2520,
     "chaos": 1238,
     "checks": 4633,
-    "cli": 8437,
+    "cli": 8438,
     "conformance": 2616,
     "core": 13930,
     "demo": 727,
     "executors": 766,
-    "integrations": 12170,
+    "integrations": 12179,
     "landing": 4287,
     "places": 2432,
     "runtime": 8811,
@@ -53,11 +53,11 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 81_373
+GRANTED = 81_383
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
-1,500 for issues of forges, 1,967 are used: fleets of several logins share a repository, people undo
+1,500 for issues of forges, 1,977 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync."""
 
 
@@ -114,7 +114,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1124, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(135675, slack=1000),
+    "test_lines": Bound(135711, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
