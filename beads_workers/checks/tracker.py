@@ -19,13 +19,7 @@ from beads_workers.checks.project import cannot_open
 from beads_workers.checks.rules import Check, fail, ok, warn
 from beads_workers.core.base.model import Filters
 from beads_workers.core.base.settings import FleetSettings
-from beads_workers.core.base.source import (
-    Calls,
-    ClaimingSource,
-    HeldElsewhere,
-    Source,
-    SourceError,
-)
+from beads_workers.core.base.source import Calls, ClaimingSource, HeldElsewhere, SourceError
 from beads_workers.core.base.text import counted, printable, some
 from beads_workers.kinds import DoctorInput
 from beads_workers.runtime import sessions
@@ -85,25 +79,20 @@ def _listed(fleet: FleetSettings, lead: str, wrong: Callable[[SourceError], Chec
         taken = source.take(0, ())
         seconds = time.monotonic() - began
         held = source.held() if isinstance(source, ClaimingSource) else ()
-        first = "" if taken.listed or taken.blocked else _first_refused(source)
+        others = () if taken.listed or taken.blocked else source.unfinished(1)
     except SourceError as error:
         return [wrong(error)]
     finally:
         source.close()
     more = "+" if taken.more else ""
     counts = f"{len(taken.listed)}{more} ready, {taken.blocked or 0} blocked"
-    counts += _filed(taken.discovered) or first
+    why = (f"; {each.issue_id}: {each.refused}" for each in others if each.refused)
+    counts += _filed(taken.discovered) or "".join(why)
     return [
         ok("tracker", f"{lead}{printable(description)}; one read took {duration(seconds)}"),
         ok("issues", counts + _filtered(fleet)),
         *_abandoned(fleet, held),
     ]
-
-
-def _first_refused(source: Source) -> str:
-    """Return why the first issue is not for a fleet, if the tracker says that."""
-    found = source.unfinished(1)
-    return f"; {found[0].issue_id}: {found[0].refused}" if found and found[0].refused else ""
 
 
 def _abandoned(fleet: FleetSettings, held: Sequence[HeldElsewhere]) -> Iterator[Check]:

@@ -514,10 +514,8 @@ class Builder:
             return
         branch = self._branch(onto, add.commit, add.base)
         author = branch.newest[0]
-        commits = branch.commits
-        if self.defuses:
-            add, commits = inert(add, commits)
-        message = landed_message(self.form, add, commits, _written(author))
+        said = inert(add, branch.commits) if self.defuses else (add, branch.commits)
+        message = landed_message(self.form, *said, _written(author))
         second = (add.commit,) if self.style == "merge" and not branch.base else ()
         yield PlannedCommit(merged, message, author, second, of=_of(add))
 

@@ -290,6 +290,8 @@ class Fleet:
 
     def _end(self, loop: Loop, zygote_client: ZygoteClient, board: Board, code: int) -> int:
         # A broken run does not wait: the next start finds out what the tracker was told.
+        if self._sync is not None:
+            self._sync.stop()
         loop.tracker_thread.stop(0.0 if self._broken else TRACKER_STOP_SECONDS)
         if wrong := self._sync.at_the_end() if self._sync and not self._broken else "":
             self._journal.write_now(Noted("error", wrong))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from beads_workers.runtime import tracker_sync
 from beads_workers.runtime.tracker_sync import TrackerSync
 from tests.support import warm
 from tests.support.embedded import EmbeddedProject
+from tests.support.fleet import until
 
 
 class Log:
@@ -64,13 +66,26 @@ def test_a_line_that_fails_is_tried_again_and_says_why(tmp_path: Path) -> None:
 def test_a_line_that_hangs_is_ended_with_all_that_it_has_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracker_sync, "LINE_SECONDS", 0.2)
+    monkeypatch.setattr(tracker_sync, "LINE_SECONDS", 1.0)
     sync, log = lines(tmp_path, "sleep 1000 & echo $! >pid; wait", "true")
     with pytest.raises(SourceError, match="longer than"):
         sync.before_taking()
     assert log.open == []
     stat = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX"
+    until(lambda: not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX")
+
+
+def test_a_line_ends_with_its_run_and_none_begins_after_that(tmp_path: Path) -> None:
+    sync, log = lines(tmp_path, "echo $$ >pid; sleep 1000", "echo after >>said")
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(sync.before_taking)
+        until(lambda: (tmp_path / "pid").exists())
+        sync.stop()
+        with pytest.raises(SourceError):
+            ended.result(10)
+    assert log.open == []
+    sync.before_taking()
+    assert sync.at_the_end() == "" and not (tmp_path / "said").exists()
 
 
 def test_a_fleet_works_on_what_before_brings_and_after_sees_it_closed(tmp_path: Path) -> None:

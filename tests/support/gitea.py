@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any, Self
 
 import urllib3
 
+from tests.support.peers import free_port
 from tests.support.real_agents import cache
 
 VERSION = "1.26.0"
@@ -101,8 +101,7 @@ class Gitea:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._program = need_gitea()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.pool = urllib3.PoolManager(timeout=30.0, retries=False)
         self._process: subprocess.Popen[bytes] | None = None
@@ -128,7 +127,9 @@ class Gitea:
         self.kill()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it unless it runs, and wait until it answers."""
+        if self._process is not None and self._process.poll() is None:
+            return
         self._process = subprocess.Popen(
             # It ends with this process, however that ends.
             ["setpriv", "--pdeathsig", "KILL", *self._command("web")],

@@ -6,7 +6,9 @@ than skip.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -86,9 +88,9 @@ class Redis:
         self._keeps = ["--save", "", "--appendonly", *keeps]
         if node:
             # By itself the bus takes a port that is 10,000 higher, which may be none.
-            self._keeps += ["--cluster-enabled", "yes", "--cluster-port", str(_free_port())]
+            self._keeps += ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
         while True:
-            self.port = _free_port()
+            self.port = free_port()
             if self._start():
                 break
         self.url = f"redis://127.0.0.1:{self.port}/0"
@@ -168,11 +170,13 @@ def _printed(said: BinaryIO) -> str:
     return "" if kind == b"$" else rest.decode()
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+def free_port() -> int:
+    """Return a port that no client is given while the server is down for a moment."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(first // 2, first)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @pytest.fixture

@@ -35,10 +35,9 @@ def add(forge: Forge, change: IssueEdit) -> IssueId:
         labels_on=tuple(dict.fromkeys(labels)),
         assignees=assignees,
     )
-    for issue_id, _ in change.depends_on:
-        _there(forge, issue_id)
+    links = _links(forge, change)
     number = forge.create(made)
-    _depend(forge, number, change)
+    _depend(forge, number, links)
     return IssueId(str(number))
 
 
@@ -51,7 +50,7 @@ def edit(forge: Forge, thread: Thread, ownership: Ownership, change: IssueEdit) 
         raise NotDone(f"a forge has no status {change.status}: open and closed are known")
     if change.status is not None or change.assignee is not None:
         refuse_held(issue_id, ownership)
-    _depend(forge, issue.number, change)
+    _depend(forge, issue.number, _links(forge, change))
     marks = outdated_marks(ownership.status, reading.marks_of(issue.labels), change)
     off = [*change.removed_labels, *(reading.MARKED[mark] for mark in marks)]
     if change.status in (OPEN, CLOSED):
@@ -103,13 +102,26 @@ def _replaced(labels: Iterable[str], change: IssueEdit, on: Iterable[str]) -> li
     ]
 
 
-def _depend(forge: Forge, number: int, change: IssueEdit) -> None:
-    for issue_id, kind in change.depends_on:
+def _links(forge: Forge, change: IssueEdit) -> list[tuple[int, bool]]:
+    """Return the issues that one is to wait for, and those that it is not to; all are there."""
+    for _, kind in change.depends_on:
         if kind != BLOCKS:
             raise NotDone(f"a forge knows only issues that wait for others, not {kind}")
-        _set(forge, number, issue_id, on=True)
-    for issue_id in change.depends_no_more_on:
-        _set(forge, number, issue_id, on=False)
+    on = [(_there(forge, issue_id), True) for issue_id, _ in change.depends_on]
+    return on + [(_there(forge, issue_id), False) for issue_id in change.depends_no_more_on]
+
+
+def _depend(forge: Forge, number: int, links: Iterable[tuple[int, bool]]) -> None:
+    for other, on in links:
+        here = _here(forge, number)
+        if on and other in here:
+            continue  # Gitea fails if it is asked for what is there.
+        if on and (number == other or _waits(forge, other, number)):
+            raise NotDone(f"{number} and {other} would wait for each other")
+        if not on and other not in here:
+            where = "if it stands in the text of the issue, edit that"
+            raise NotDone(f"{number} does not depend on {other} by a link of the forge; {where}")
+        forge.depend(number, other, on=on)
 
 
 def _waits(forge: Forge, number: int, other: int) -> bool:
@@ -138,18 +150,3 @@ def _there(forge: Forge, issue_id: IssueId) -> int:
     except Gone:
         pass
     raise NoSuchIssue(issue_id)
-
-
-def _set(forge: Forge, number: int, issue_id: IssueId, *, on: bool) -> None:
-    other = _there(forge, issue_id)
-    if on and other in _here(forge, number):
-        return  # Gitea fails if it is asked for what is there.
-    if on and (number == other or _waits(forge, other, number)):
-        raise NotDone(f"{number} and {other} would wait for each other")
-    if not on and other not in _here(forge, number):
-        where = "if it stands in the text of the issue, edit that"
-        raise NotDone(f"{number} does not depend on {other} by a link of the forge; {where}")
-    try:
-        forge.depend(number, other, on=on)
-    except Gone:
-        raise NoSuchIssue(issue_id) from None

@@ -220,7 +220,7 @@ class ForgeSource:
             listed=tuple(listed),
             more=more,
             blocked=blocked,
-            held=self._held_or_freed() if not picked else None,
+            held=self._held(frees=True) if not picked else None,
         )
 
     def _claim(self, picked: Sequence[ForgeIssue]) -> tuple[Job, ...]:
@@ -396,10 +396,10 @@ class ForgeSource:
         """Write what becomes of an issue: its comment first, then what lists show."""
         issue, actor, login = seen.thread.issue, actor or self.actor, self._forge.login()
         kind, note = WRITTEN.get(settlement.action, ""), settlement.note.strip()
-        there = {marks.mark_of(each, login) for each in seen.thread.comments}
-        has_receipt = seen.is_done or (marks.DONE, marks.name_of(actor)) in there
-        if kind == marks.DONE and not has_receipt:
-            note = note or "It is done."
+        if kind == marks.DONE and not note:
+            there = {marks.mark_of(each, login) for each in seen.thread.comments}
+            has_receipt = seen.is_done or (marks.DONE, marks.name_of(actor)) in there
+            note = "" if has_receipt else "It is done."
         text = marks.marked(kind, actor, marks.said(note)) if kind and note else ""
         if kind == marks.QUESTION and text:
             people = dict.fromkeys((issue.author, *issue.assignees))
@@ -494,22 +494,21 @@ class ForgeSource:
         self._look()
         return self._held()
 
-    def _held(self) -> tuple[source.HeldElsewhere, ...]:
-        shown = reading.in_order(self._board.values())
-        found = [e for e in shown if IN_PROGRESS in e.labels and e.number not in self._claims]
-        return tuple(source.HeldElsewhere(_id(each.number), self._holder(each)) for each in found)
-
-    def _held_or_freed(self) -> tuple[source.HeldElsewhere, ...]:
-        """Return what others hold; free what is shown in hands in which nothing is any more."""
-        found = self._held()
-        for each in found:
-            number = number_of(each.issue_id)
-            issue = self._board.get(number or 0)
-            is_old = issue is not None and self._forge.is_past(issue.updated_at, FREED_SECONDS)
-            seen = self._read(issue.number) if issue and is_old and not each.actor else None
-            if seen is not None:
+    def _held(self, *, frees: bool = False) -> tuple[source.HeldElsewhere, ...]:
+        """Return what others hold. ``frees``: what is shown in hands in which nothing is any more
+        becomes free."""
+        found = []
+        for issue in reading.in_order(self._board.values()):
+            if IN_PROGRESS not in issue.labels or issue.number in self._claims:
+                continue
+            holder = self._holder(issue)
+            if not frees or holder:
+                found.append(source.HeldElsewhere(_id(issue.number), holder))
+                continue
+            is_old = self._forge.is_past(issue.updated_at, FREED_SECONDS)
+            if is_old and (seen := self._read(issue.number)) is not None:
                 self._tidy(seen)
-        return tuple(each for each in found if each.actor)
+        return tuple(found)
 
     def _holder(self, issue: ForgeIssue) -> str:
         """Return who has an issue that lists show in progress."""

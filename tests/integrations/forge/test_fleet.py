@@ -21,8 +21,6 @@ from tests.support.repository import git, make_repository
 pytestmark = [pytest.mark.peers, pytest.mark.daily(2)]
 
 WORK = 'echo "$BW_ISSUE_ID" >"w$BW_ISSUE_ID"; git add .; git commit -qm "work, fixes #1"; sleep 0.3'
-ISSUES = (("done", "ready"), ("other",), ("last",))
-"""Titles, and labels."""
 
 
 class GiteaProject:
@@ -87,7 +85,7 @@ def test_a_backlog_is_drained_in_order_and_the_token_stays_with_the_source(
 
 def test_the_commits_of_agents_close_nothing_when_they_are_pushed(project: GiteaProject) -> None:
     at = project.at
-    done, other, last = (at.issue(title, "", *labels) for title, *labels in ISSUES)
+    done, other, last = at.issue("done", "", "ready"), at.issue("other"), at.issue("last")
     words = f"work, fixes #{other}\\n\\nCloses #{other} for @alice\\n\\nFixes: #{other}"
     commit = f'printf "{words}" | git commit -qF -'
     work = ("--worktree", "--until-empty", "--", "sh", "-c", f"echo x >w; git add w; {commit}")
@@ -149,11 +147,8 @@ def test_an_undo_of_which_the_forge_was_not_told_says_so(project: GiteaProject) 
     assert fleet.process.wait(120) == 0
     fleet.end()
     at.server.kill()
-    try:
-        words = ("undo", f"#{number}", "--trust")
-        done = warm.run(words, project.folder, project.environment, 60)
-    finally:
-        at.server.start()
+    done = warm.run(("undo", f"#{number}", "--trust"), project.folder, project.environment, 60)
+    at.server.start()
     assert done.returncode == 7, (done.stdout, done.stderr)
     assert f"not open again in the tracker: {number}" in done.stderr
     again = warm.run(("reopen", f"#{number}"), project.folder, project.environment, 60)

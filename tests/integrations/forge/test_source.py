@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +41,10 @@ def here(tmp_path: Path) -> GiteaTracker:
 def source(
     here: ForgeTracker, actor: str = US, texts_from: str = "writers", **more: Any
 ) -> ForgeSource:
+    forge = here.forge(more.pop("login", LOGIN))
     fields: dict[str, Any] = {"filters": Filters(), "listed_max": 200, "look_seconds": 0.0}
     fields |= {"sleep": lambda seconds: None} | more
-    return ForgeSource(here.forge(), texts_from=texts_from, actor=actor, **fields)
+    return ForgeSource(forge, texts_from=texts_from, actor=actor, **fields)
 
 
 def key(number: int) -> IssueId:
@@ -130,26 +133,29 @@ def test_an_issue_costs_nine_calls_at_most_from_claim_to_close(here: GiteaTracke
 # --- whose claim holds ---------------------------------------------------------------------------
 
 
+def raced(both: Sequence[ForgeSource]) -> int:
+    """Let two fleets want one issue at once; return the place of the one that got it."""
+    gate, won = threading.Barrier(2), list[list[IssueId]]([[], []])
+
+    def take(at: int) -> None:
+        # Both have written their claims before either reads them.
+        both[at]._sleep = lambda seconds: print(gate.wait(30))
+        both[at]._look(now=True)
+        both[at]._look_seconds = 60.0
+        gate.wait(30)
+        won[at] += taken(both[at])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(take, (0, 1)))
+    assert sorted(map(len, won)) == [0, 1], won
+    return 0 if won[0] else 1
+
+
 def test_two_machines_of_one_login_never_have_one_issue(here: GiteaTracker) -> None:
     both = [source(here, actor) for actor in (US, THEM)]
     for number in range(8):
         issue = here.at.issue(f"race {number}", "", "ready")
-        gate, won = threading.Barrier(2), list[list[IssueId]]([[], []])
-
-        def take(at: int, gate: threading.Barrier = gate, won: list[list[IssueId]] = won) -> None:
-            # Both have written their claims before either reads them.
-            both[at]._sleep = lambda seconds: print(gate.wait(30))
-            both[at]._look(now=True)
-            both[at]._look_seconds = 60.0
-            gate.wait(30)
-            won[at] += taken(both[at])
-
-        threads = [threading.Thread(target=take, args=(at,)) for at in (0, 1)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted(map(len, won)) == [0, 1], won
+        raced(both)
         claims = [each for each in here.at.comments(issue) if "beads-workers claim" in each["body"]]
         assert len(claims) == 1
         labels = [each["name"] for each in here.at.read(issue)["labels"]]
@@ -158,30 +164,10 @@ def test_two_machines_of_one_login_never_have_one_issue(here: GiteaTracker) -> N
 
 def test_two_fleets_of_two_logins_never_have_one_issue(here: GiteaTracker) -> None:
     here.allow("bob")
-    both = [
-        ForgeSource(
-            here.forge(login), texts_from="writers", actor=actor, filters=Filters(), listed_max=9
-        )
-        for login, actor in ((LOGIN, US), ("bob", THEM))
-    ]
+    both = [source(here, US), source(here, THEM, login="bob")]
     for number in range(4):
         issue = here.at.issue(f"race {number}", "", "ready")
-        gate, won = threading.Barrier(2), list[list[IssueId]]([[], []])
-
-        def take(at: int, gate: threading.Barrier = gate, won: list[list[IssueId]] = won) -> None:
-            both[at]._sleep = lambda seconds: print(gate.wait(30))
-            both[at]._look(now=True)
-            both[at]._look_seconds = 60.0
-            gate.wait(30)
-            won[at] += taken(both[at])
-
-        threads = [threading.Thread(target=take, args=(at,)) for at in (0, 1)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted(map(len, won)) == [0, 1], won
-        winner = 0 if won[0] else 1
+        winner = raced(both)
         confirm = Settlement(Action.CONFIRM, key(issue), by_agent=True)
         said = [settled(ours, confirm)[0] for ours in both]
         assert said[winner] is Result.APPLIED and said[1 - winner] is Result.NOT_OURS
@@ -373,15 +359,10 @@ def test_a_claim_does_not_stay_on_an_issue_that_a_person_closes(here: GiteaTrack
 def test_the_claim_of_another_login_is_released_with_its_assignee(here: GiteaTracker) -> None:
     here.allow("bob")
     number = here.at.issue("one", "", "ready")
-    theirs = source(here, THEM)
-    theirs._forge = theirs._trust._forge = here.forge("bob")
-    assert taken(theirs) == [key(number)]
+    assert taken(source(here, THEM, login="bob")) == [key(number)]
     ours = source(here)
     holder = ours.look([key(number)])[key(number)].assignee
-    try:
-        (answer,) = ours.recover(CrashedRun(holder))
-    finally:
-        print(here.at.comments(number))
+    (answer,) = ours.recover(CrashedRun(holder))
     assert answer.result is Result.APPLIED
     assert here.read(key(number)) == ("open", "") and taken(ours) == [key(number)]
 

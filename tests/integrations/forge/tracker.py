@@ -144,6 +144,7 @@ class GiteaTracker(ForgeTracker):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.server = server()
+        self.server.start()  # The test before may have failed while it was down.
         self.at = self.server.repository(f"r{next(_numbers)}", LOGIN, "alice")
 
     def forge(self, login: str = LOGIN) -> Forge:
