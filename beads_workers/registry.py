@@ -52,6 +52,7 @@ SERVICES: dict[str, str] = {
     "places": "beads_workers.places.options",
     "hosts": "beads_workers.places.probe",
     "issue_texts": "beads_workers.integrations.forge.place",
+    "pull_requests": "beads_workers.integrations.forge.pulls",
     "figures": "beads_workers.integrations.metrics.figures",
     "metrics": "beads_workers.integrations.metrics.listener",
     "tracer": "beads_workers.integrations.tracing.tracer",
@@ -164,6 +165,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "cli.land": {
         "land": "Land the branches that earlier runs left.",
+        "pr": "Look once at the pull requests of earlier runs.",
         "branches": "List the branches that earlier runs left, in the order in which they land.",
         "undo": "Take back what has landed, and open its issues again.",
     },

@@ -60,7 +60,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "runtime": ("core", *TABLE, *PLUGS),
     "worktrees": ("core", "executors", "runtime"),
     "attempts": ("core", "agents", "executors", "runtime", "worktrees"),
-    "landing": ("core", "executors", "runtime", "worktrees"),
+    "landing": ("core", "registry", "executors", "runtime", "worktrees"),
     "places": ("core", *TABLE, "options", "executors", "runtime", "worktrees"),
     "checks": ("core", *TABLE, *PLUGS, "options", "runtime", "worktrees", "attempts", "landing"),
     "views": ("core", "executors", "agents", "ui", "runtime", "worktrees", "errors", "exits"),

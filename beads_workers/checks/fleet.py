@@ -133,7 +133,8 @@ def landing_on(settings: FleetSettings, landing: Landing) -> FleetSettings:
         base=f"refs/heads/{landing.branch}",
         base_name=landing.branch,
         base_else=landing.start,
-        remote=landing.rules.remote or "",
+        remote=landing.remote,
+        base_there=landing.theirs,
     )
     return replace(settings, landing=landing, work=replace(settings.work, lands=True, worktrees=on))
 

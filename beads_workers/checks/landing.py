@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from beads_workers.checks.rules import Check, fail, misused
+from beads_workers.checks.rules import Check, fail, misused, warn
 from beads_workers.checks.worktrees import checked_out
-from beads_workers.core.base.settings import Landing, Worktrees
+from beads_workers.core.base.settings import REMOTE, Landing, Worktrees
+from beads_workers.core.base.source import SourceError
+from beads_workers.core.base.text import counted
 from beads_workers.executors.command import OF_ONE_ISSUE
 from beads_workers.options import Options
-from beads_workers.registry import recognise
+from beads_workers.registry import Missing, need, recognise
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.git import (
     GitError,
@@ -147,7 +150,32 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
     follows = "" if named else target
     kind = recognise(options.source) if options.source else None
     defuses = kind is not None and kind.capabilities.obeys_commits
-    return Landing(f"{PREFIX}/{target}", start, follows, defuses, options.landing)
+    if options.landing.via == "pr":
+        return _proposed(options, project, target)
+    return Landing(f"{PREFIX}/{target}", start, follows, defuses, rules=options.landing)
+
+
+def _proposed(options: Options, project: Path, target: str) -> Landing | Check:
+    """Return where pull requests are merged: the branch as it stands at the remote."""
+    name, theirs = options.landing.remote or REMOTE, f"refs/heads/{target}"
+    try:
+        forge = need("pull_requests").find(project, name)
+    except SourceError as error:
+        return misused("landing", f"no pull requests: {error}", error.hint)
+    except Missing as error:
+        return misused("landing", str(error))
+    landing = Landing(f"{PREFIX}/{name}/{target}", "", "", True, theirs, forge, options.landing)
+    try:
+        start = remote_heads(str(project), name, (theirs,)).get(theirs)
+        if start is None:
+            push_it = f"git push {name} {target}"
+            return misused("landing", f"{name} has no branch {target}", push_it, push_it)
+    except RemoteTrouble as error:
+        # What was fetched last is a start, too: the lander waits for the remote.
+        start = find_base(str(project), landing.branch)
+        if start is None:
+            return fail("landing", f"no pull requests: {error}")
+    return replace(landing, start=start)
 
 
 def gate(verify: str | None) -> Check | None:
@@ -194,7 +222,7 @@ def waits_elsewhere(landing: Landing, worktrees: Worktrees) -> Check | None:
 
 def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
     """Report a remote that does not answer, or does not let this user push."""
-    if landing.rules.remote is None:
+    if landing.rules.remote is None or landing.theirs:
         return None
     ref = f"refs/heads/{landing.branch}"
     start = find_base(worktrees.checkout, landing.start) or landing.start
@@ -235,7 +263,7 @@ def lacks_ledger(landing: Landing, worktrees: Worktrees) -> bool:
 
     Raise ``RemoteTrouble``.
     """
-    if landing.rules.remote is None or landing.rules.form.trailers == "full":
+    if not landing.rules.remote or landing.theirs or landing.rules.form.trailers == "full":
         return False
     ref = ledger_ref(landing.branch)
     return ref not in remote_heads(worktrees.checkout, landing.rules.remote, (ref,))
@@ -263,6 +291,21 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
     except RemoteTrouble as error:
         return fail("landing", f"nothing lands: {error}")
     return None
+
+
+def only_here(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """Warn of commits of the user's branch that are no part of any pull request."""
+    if not landing.theirs:
+        return None
+    name = landing.theirs.removeprefix("refs/heads/")
+    between = f"{landing.start}..refs/heads/{name}"
+    done = call(worktrees.common, "rev-list", "--count", between)
+    count = int(lines(done.output)[0]) if done.status == 0 else 0
+    if not count:
+        return None
+    push_it = f"git push {landing.remote} {name}"
+    text = f"{counted(count, 'commit')} of {name} are only here, and in no pull request"
+    return warn("landing", text, push_it)
 
 
 def unsigned(landing: Landing, worktrees: Worktrees) -> Check | None:

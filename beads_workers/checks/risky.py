@@ -56,6 +56,18 @@ def _is_take(value: Any, folder: Path) -> bool:
     return bool(value == "take")
 
 
+def _is_pr(value: Any, folder: Path) -> bool:
+    return bool(value == "pr")
+
+
+def _merges(value: Any, folder: Path) -> bool:
+    return bool(value != "never")
+
+
+def _is_none(value: Any, folder: Path) -> bool:
+    return bool(value == "none")
+
+
 def _is_push(value: Any, folder: Path) -> bool:
     return bool(value == "push")
 
@@ -87,6 +99,10 @@ RISKY: Mapping[str, Risk] = {
     "land_into": Risk("moves a branch of the user's"),
     "landing_signoff": Risk("signs off in the user's name", _is_set),
     "landing_remote": Risk("pushes to another place"),
+    "land_via": Risk("pushes to the remote, and opens pull requests", _is_pr, 'if it is "pr"'),
+    "forge_merge": Risk("merges pull requests", _merges, 'if it is not "never"'),
+    "forge_checks": Risk("merges without checks", _is_none, 'if it is "none"'),
+    "forge_guarded": Risk("says which files CI obeys", _is_set),
     "landing_submodules": Risk("pushes to submodules' remotes", _is_push, 'if it is "push"'),
     "source": Risk("gets work from elsewhere", _is_foreign, 'if it is not "bd" or "sqlite"'),
     "issues_from": Risk(

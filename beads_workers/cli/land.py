@@ -38,6 +38,7 @@ ISSUE_CHARS = 24
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command("land", epilog="Example: beads-workers land --dry-run")(land)
+    app.command("pr", epilog="Example: beads-workers pr --json")(pr)
     app.command("branches", epilog="Example: beads-workers branches")(branches)
     app.command("undo", epilog="Example: beads-workers undo proj-a1b")(undo)
 
@@ -89,7 +90,53 @@ def land(
         print("warning: no --verify: what merges lands untested", file=sys.stderr)
     if wanted:
         settings = _seen(settings, skip=skip_base_check, quiet=as_json)
-    news = list(_landing(settings, [left.add for left in wanted], quiet=as_json))
+    adds = [left.add for left in wanted]
+    landed = _land_all(directory, settings, tracker, adds, as_json=as_json)
+    if landed and not as_json and not settings.landing.theirs:
+        print(f"'beads-workers undo {settings.run_id}' takes it back")
+    if not wanted and not as_json:
+        print("nothing to land")
+
+
+def pr(
+    verify: Verify = None,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+    trust: Trust = False,
+) -> None:
+    """Look once at the pull requests of earlier runs.
+
+    What may be merged is merged, and what is merged is closed. No agent is started. Exit status 7:
+    some are open still.
+    """
+    from beads_workers.cli.preparation import check_gate
+
+    directory = find_state_directory(state_dir)
+    verify = verify or _verify_of_last_run(directory)
+    settings, tracker = _settings(directory, verify, trust=trust)
+    check_gate(settings.verify)
+    if not settings.landing.theirs:
+        hint = '[landing] via = "pr" has work land by pull requests'
+        raise CommandError("nothing lands by pull requests here", hint)
+    _check_no_fleet(directory, "the running fleet looks at its pull requests by itself")
+    adds = [each.landing for each in _parked(directory).values() if each.in_review]
+    _land_all(directory, settings, tracker, adds, as_json=as_json)
+    if not adds and not as_json:
+        print("no pull request of ours is open")
+
+
+def _land_all(
+    directory: Path,
+    settings: LanderSettings,
+    tracker: FleetSettings,
+    wanted: Sequence[messages.Add],
+    *,
+    as_json: bool,
+) -> list[messages.Landed]:
+    """Land these branches, and close their issues; raise ``CommandError`` if some are left."""
+    pulls = {key: each.pull for key, each in _parked(directory).items()}
+    adds = [replace(add, pull=pulls.get(add.issue_id)) for add in wanted]
+    news = list(_landing(settings, adds, quiet=as_json))
     landed = [each for each in news if isinstance(each, messages.Landed)]
     refused = [each for each in news if isinstance(each, messages.Refused)]
     refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]
@@ -97,9 +144,12 @@ def land(
     # What a person has opened again has no assignee, and is done now.
     closed, _ = _settle(directory, tracker, "CLOSE", notes, notes.keys())
     if as_json:
+        reviewed = {each.issue_id: each for each in news if isinstance(each, messages.InReview)}
+        over = {each.issue_id for each in landed} | {each.issue_id for each in refused}
         rows = {
             "landed": [asdict(each) for each in landed],
             "refused": [asdict(r) for r in refused],
+            "in_review": [asdict(e) for key, e in reviewed.items() if key not in over],
         }
         print(json.dumps({**rows, "closed": closed}))
     paused = next(
@@ -108,13 +158,9 @@ def land(
     if len(landed) < len(wanted):
         left = len(wanted) - len(landed)
         why = f"; {paused}" if paused and left > len(refused) else ""
-        raise CommandError(
-            f"{counted(left, 'branch', 'branches')} did not land{why}", "", EXIT_UNFINISHED
-        )
-    if landed and not as_json:
-        print(f"'beads-workers undo {settings.run_id}' takes it back")
-    if not wanted and not as_json:
-        print("nothing to land")
+        are = "not merged yet" if settings.landing.theirs else "did not land"
+        raise CommandError(f"{counted(left, 'branch', 'branches')} {are}{why}", "", EXIT_UNFINISHED)
+    return landed
 
 
 def branches(as_json: Json = False, state_dir: StateDir = None) -> None:
@@ -176,6 +222,9 @@ def undo(
         done = Undo(settings, tuple(what), with_dependents, partial(_waits_for, tracker)).run()
     except CannotLand as error:
         raise CommandError(str(error), "", EXIT_UNKNOWN) from None
+    if done.url:
+        _say_proposed(done, as_json=as_json)
+        return
     opened, failed = _settle(directory, tracker, "REOPEN", dict.fromkeys(done.issue_ids, ""))
     _repository(settings).reopened(done.issue_ids)
     how = "moved back to" if done.moved_back else "is at"
@@ -188,6 +237,15 @@ def undo(
         named = " ".join(map(printable, failed))
         hint = f"once it answers: beads-workers reopen {named}"
         raise CommandError(f"not open again in the tracker: {named}", hint, EXIT_UNFINISHED)
+
+
+def _say_proposed(done: Any, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({**asdict(done), "reopened": []}))
+        return
+    named = " ".join(map(printable, done.issue_ids))
+    print(f"proposed: {printable(done.url)}")
+    print(f"once it is merged, 'beads-workers reopen {named}' has it done again")
 
 
 def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSettings:
@@ -224,6 +282,7 @@ def _settings(
     from beads_workers.cli.tracker_access import settings_here, settings_to_write
     from beads_workers.cli.trust import refuse_untrusted, settle
     from beads_workers.options import TRUST_ALL, given
+    from beads_workers.runtime.sources import logins_of
     from beads_workers.worktrees.records import Records
     from beads_workers.worktrees.relocation import lead_back
 
@@ -242,7 +301,8 @@ def _settings(
     # A run of its own, so that 'undo' can take all of it back; its id begins with its time.
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"
     tracker = (settings_to_write if runs else settings_here)(directory, resolved=resolved)
-    return LanderSettings(landing, worktrees, run_id, options.work.verify), tracker
+    of = LanderSettings(landing, worktrees, run_id, options.work.verify)
+    return replace(of, logins=logins_of(landing)), tracker
 
 
 def _verify_of_last_run(directory: Path) -> str | None:
@@ -361,7 +421,7 @@ def _landing(
         for line in process.stdout:
             news = messages.from_line(line)
             yield news
-            if isinstance(news, messages.Landed | messages.Refused):
+            if isinstance(news, messages.Landed | messages.Refused | messages.InReview):
                 left.discard(news.issue_id)
             if not quiet and (text := _news_line(news)):
                 print(printable(text), flush=True)
@@ -382,6 +442,10 @@ def _news_line(news: messages.News) -> str:
             return f"{issue_id} {how} as {commit[:12]}"
         case messages.Refused(issue_id, _, why, text, files, against=against):
             return f"{issue_id} did not land: {messages.refusal_text(why, files, against, text)}"
+        case messages.InReview(issue_id, _, pull):
+            return f"{issue_id} in review: {messages.pull_text(pull)}"
+        case messages.NeedsApproval(issue_id, _, text):
+            return f"{issue_id} awaits approval: {text}"
         case messages.WithoutVerdict(issue_id):
             return f"{issue_id} {messages.without_verdict_text(news)}"
         case messages.Gate(state="began", issues=issues):

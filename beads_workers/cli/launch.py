@@ -161,6 +161,8 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     landed = ended.get("landing")
     if landed is not None and landed["waiting_to_land"]:
         return "'beads-workers land' lands what is done; the next start does it first"
+    if landed is not None and landed["in_review"]:
+        return "'beads-workers pr' closes what is merged; so does the next start"
     if awaiting := ended.get("approvals"):
         first = printable(shlex.quote(awaiting[0]["issue_id"]))
         return f"'beads-workers diff {first}' shows what awaits approval; 'land {first}' lands it"

@@ -28,7 +28,7 @@ from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.base.source import Source, SourceError, TrackedIssue
 from beads_workers.core.base.text import json_line, printable
 from beads_workers.core.records.journal import Checkpointed
-from beads_workers.core.records.landing import Add, ahead_of, ahead_text
+from beads_workers.core.records.landing import Add, ahead_of, ahead_text, pull_text
 from beads_workers.core.views.recovery import RecoveryState
 from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNKNOWN
@@ -108,6 +108,8 @@ def _issue_facts(
     out = "asked" if retry_entry.question else "quarantined"
     standing = out if retry_entry.quarantined else standing
     standing = "awaits_approval" if to_land and to_land.awaits else standing
+    pull = retry_entry.in_review if to_land and not to_land.awaits else None
+    standing = "in_review" if pull else standing
     standing = "unclosed" if issue_id in last.unclosed else standing
     return IssueFacts(
         issue_id,
@@ -118,7 +120,7 @@ def _issue_facts(
         charged=retry_entry.charged,
         again_seconds=round(left, 1) if standing == "cooling" else None,
         error=retry_entry.error,
-        ahead=ahead_text(retry_entry.ahead),
+        ahead=pull_text(pull) if pull else ahead_text(retry_entry.ahead),
     )
 
 

@@ -412,7 +412,7 @@ class Ending:
         stands = (retry_state.standing(each) for each in retry_state.failed_here)
         unfinished = bool(issues.standing(Standing.UNCLOSED)) or any(charged)
         unfinished = unfinished or any(each in OUT for each in stands)
-        awaited = (Standing.ASKED, Standing.AWAITS_APPROVAL, Standing.OCCUPIED)
+        awaited = (Standing.ASKED, Standing.AWAITS_APPROVAL, Standing.IN_REVIEW, Standing.OCCUPIED)
         waits = any(issues.standing(each) for each in awaited)
         if self._parts.settings.ending.until_empty and waits:
             return True

@@ -35,7 +35,11 @@ from beads_workers.core.schedule.claims import RECHECK, ClaimScheduler
 from beads_workers.core.schedule.commands import Command
 from beads_workers.core.schedule.effects import RetryDue
 from beads_workers.core.schedule.hours import HOURS
-from beads_workers.core.schedule.landings import LANDER_DUE, LANDING_HELPLESS
+from beads_workers.core.schedule.landings import (
+    LANDER_DUE,
+    LANDING_HELPLESS,
+    REVIEWS_WAITED,
+)
 from beads_workers.core.schedule.parts import make_parts
 from beads_workers.core.schedule.questions import LISTEN
 from beads_workers.core.schedule.retry import PREPARATION_TRIAL
@@ -354,6 +358,7 @@ class Orchestrator:
         named: dict[Hashable, Callable[[], object]] = {
             ACCOUNTS: self._look_at_accounts,
             LANDER_DUE: self._parts.landings.restart,
+            REVIEWS_WAITED: lambda: None,
             LANDING_HELPLESS: lambda: None,  # ``consider`` finds out whether it still is.
             PREPARATION_TRIAL: self._scheduler.reschedule,
             CLAIM_AGAIN: self._take_again,

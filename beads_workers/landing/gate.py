@@ -149,6 +149,11 @@ class Verdicts:
         except (OSError, *BAD_VALUE):
             return None
 
+    def has_passed(self, tree: str) -> bool:
+        """Return whether a gate has passed on this tree."""
+        found = self.find(tree)
+        return found is not None and found.verdict is GateVerdict.GREEN
+
     def keep(self, tree: str, result: GateResult) -> None:
         """Keep the result, if it is a verdict on the tree: a failed set-up depends on more."""
         is_red = result.verdict is GateVerdict.RED and not result.set_up

@@ -32,6 +32,7 @@ from beads_workers.landing.gate import (
     Verdicts,
     start_gate,
 )
+from beads_workers.landing.pull_requests import BranchesInReview, forge_of, of_forge
 from beads_workers.landing.queue import (
     Advance,
     Build,
@@ -146,6 +147,7 @@ class Lander:
     _repository: LandingRepository = field(init=False)
     _verdicts: Verdicts = field(init=False)
     _look_before_trains: LookBeforeTrains = field(init=False)
+    _reviews: BranchesInReview | None = None
     _folder: Path = field(init=False)
     _lock: int = -1
     _tip: str = ""
@@ -190,6 +192,8 @@ class Lander:
             GatePlace(settings, self._folder, lane).sweep()
         self._verdicts = Verdicts(settings, self._folder)
         self._look_before_trains = LookBeforeTrains(settings, self.selector, self._go_on)
+        if settings.landing.theirs:
+            self._reviews = self._open_reviews()
         try:
             self._tip = self._repository.open()
         except (RemoteTrouble, Held, CannotLand) as trouble:
@@ -212,6 +216,11 @@ class Lander:
         with suppress(git.GitError):  # The next look tries again.
             self._move_into()
 
+    def _open_reviews(self) -> BranchesInReview:
+        forge = forge_of(self.settings)
+        told = self.say, self._wait_for_gate, self._refuse, self._verdicts.has_passed
+        return BranchesInReview(self.settings, self._repository, forge, *told)
+
     # --- orders -----------------------------------------------------------------------------------
 
     def handle(self, order: Order) -> None:
@@ -225,7 +234,8 @@ class Lander:
                 with suppress(git.GitError):
                     # The issue's next attempt in this run may have the same number.
                     self._repository.pardon(self.settings.run_id, issue_id)
-                if self.queue.withdraw(issue_id) or unread is not None:
+                under = self._reviews is not None and self._reviews.withdraw(issue_id)
+                if self.queue.withdraw(issue_id) or unread is not None or under:
                     self._passengers.pop(issue_id, None)
                     self.say(messages.LandingCancelled(issue_id))
             case GoOn():
@@ -240,6 +250,8 @@ class Lander:
             if commit := self._repository.trespassed(add):
                 self._refuse(add, "branch", trespass_text(self._repository.branch, commit))
                 return
+            if self._reviews is not None and not add.awaits and self._reviews.takes(add):
+                return
             # Without a tip the remote was never reached: its state is not known yet.
             if self._tip and self._is_there(add, self._repository.contains(add, self._tip)):
                 return
@@ -251,11 +263,18 @@ class Lander:
             self._unread[add.issue_id] = add
             self._git_fails(error)
             return
-        self._passengers[add.issue_id] = add
         self._no_verdicts_since.pop(add.issue_id, None)
-        of = (add.issue_id, add.priority, add.ended_at)
-        self.queue.add(WaitingBranch(*of, awaits=add.awaits))
+        self._wait_for_gate(add)
         self._look_at = 0.0  # The train is to stand on the latest commits of others.
+
+    def _wait_for_gate(self, add: Add) -> None:
+        self._idle = False
+        if self._passengers.get(add.issue_id) == add and add.issue_id in self.queue.order:
+            return
+        self._passengers[add.issue_id] = add
+        of, proposed = (add.issue_id, add.priority, add.ended_at), self._reviews is not None
+        needs = proposed and not add.awaits
+        self.queue.add(WaitingBranch(*of, awaits=add.awaits or proposed, needs_verdict=needs))
 
     def _is_there(self, add: Add, contained: bool) -> bool:
         """Return whether the branch has landed, and report that it has. Raises ``GitError``."""
@@ -303,6 +322,7 @@ class Lander:
                 if running.stopped_at is not None and now >= running.stopped_at + STOP_SECONDS:
                     running.gate.end(signal.SIGKILL)
             self._read_again()
+            self._look_at_reviews()
             if self._idle and not self._stuck:
                 self.queue.one_more()
             while not self._stuck and (command := self.queue.next()) is not None:
@@ -324,12 +344,21 @@ class Lander:
         quiet = self._stuck_reported if self._stuck else self.queue.idle
         if self.queue.idle and not self._stuck:
             self._taken()
+        quiet = quiet and not (self._reviews is not None and self._reviews.is_busy)
         if not self._idle and quiet and not self._gates and self._after is None:
             self._idle = True
             with suppress(git.GitError):  # Only for 'git gc'; the next train unpins again.
                 self._repository.unpin()
             to_land = sum(not self._awaits(key) for key in self.queue.order)
             self.say(messages.Idle(to_land + len(self._unread)))
+
+    def _look_at_reviews(self) -> None:
+        """See what became of pull requests; raises ``GitError``."""
+        if self._reviews is None or self._stuck or time.monotonic() < self._reviews.due:
+            return
+        self._idle, self._look_at = False, 0.0  # What was merged is on the forge's branch.
+        with of_forge():
+            self._reviews.look(self._tip)
 
     def _awaits(self, key: str) -> bool:
         """Return whether this branch lands only once a person has approved it."""
@@ -355,6 +384,8 @@ class Lander:
         """When ``work`` is to be called again at the latest, in monotonic seconds."""
         times = [self._look_at, self._again_at, self._stuck_until or None, *self._later.values()]
         times += [r.stopped_at + STOP_SECONDS for r in self._gates.values() if r.stopped_at]
+        if self._reviews is not None and not self._stuck:
+            times.append(self._reviews.due)
         return min(at for at in times if at is not None)
 
     def close(self) -> None:
@@ -543,7 +574,7 @@ class Lander:
         why = str(error)
         if isinstance(error, OSError):
             why = f"{error.filename or 'nothing can be written'}: {error.strerror}"
-        elif isinstance(error, git.GitError):
+        elif isinstance(error, git.GitError) and not isinstance(error, RemoteTrouble):
             why = f"git: {error}"
         first, most = GIT_AGAIN_SECONDS
         self._get_stuck(why, self._git_seconds, reported=self._git_seconds > first)
@@ -770,17 +801,34 @@ class Lander:
             self._show(key, GateVerdict.GREEN, "it brings nothing that is not there")
         elif isinstance(passenger, Add):
             del self._passengers[key]
+            if self._reviews is not None:
+                reviews = self._reviews
+                self._tell_forge(passenger, lambda: reviews.contained(passenger))
             of = (passenger.issue_id, passenger.attempt, self._tip)
             self._landed(passenger, messages.Landed(*of, contained=True))
 
     def _show(self, key: str, verdict: GateVerdict, why: str) -> None:
-        """Report the verdict on a branch that awaits approval; it is added again once it may
-        land."""
+        """Report the verdict on a branch that awaits approval, which is added again once it may
+        land; propose a branch that needs a pull request. Raises ``GitError``."""
         add = self._passengers.get(key)
-        if isinstance(add, Add) and add.awaits:
-            del self._passengers[key]
+        if not isinstance(add, Add):
+            return
+        del self._passengers[key]
+        if add.awaits:
             of = (add.issue_id, add.commit, verdict.value, self._tip)
             self.say(messages.GatedAhead(*of, why))
+        elif self._reviews is not None:
+            train, reviews = self._train_of(key), self._reviews
+            coupled = train.coupled[train.keys.index(key)]
+            self._tell_forge(add, lambda: reviews.passed(add, train.base, coupled))
+
+    def _tell_forge(self, add: Add, tell: Callable[[], None]) -> None:
+        """Tell the forge about a branch. If that fails, with ``RemoteTrouble``, the branch is added
+        again later."""
+        self._unread[add.issue_id] = add
+        with of_forge():
+            tell()
+        self._unread.pop(add.issue_id, None)
 
     def _refuse_conflict(self, key: str, found: Conflict) -> None:
         add = self._passengers.pop(key)
@@ -802,9 +850,12 @@ class Lander:
         text = "\n".join(part for part in (why, result.text) if part)
         self._refuse(add, "verify" if was_red else "gate", text, against=against)
 
+    def _train_of(self, key: str) -> _Train:
+        return self._trains[max(n for n, each in self._trains.items() if key in each.keys)]
+
     def _said_of(self, key: str) -> GateResult:
         """Return the result of the last gate of this branch that was not green."""
-        train = self._trains[max(n for n, each in self._trains.items() if key in each.keys)]
+        train = self._train_of(key)
         tree = train.at(train.keys.index(key) + 1)[1]
         return self._bad.get(tree, GateResult(GateVerdict.NONE))
 
@@ -825,6 +876,8 @@ class Lander:
         files: tuple[str, ...] = (),
         against: tuple[str, ...] = (),
     ) -> None:
+        if self._reviews is not None:
+            self._reviews.withdraw(add.issue_id)
         of = (add.issue_id, add.attempt, why, _shortened(text))
         self.say(messages.Refused(*of, _named(files), self._tip, against))
 

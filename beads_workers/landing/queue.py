@@ -76,14 +76,17 @@ class PauseReason(Enum):
 
 @value
 class WaitingBranch:
-    """A branch that waits. ``first``: it is the user's own, which goes before all others.
-    ``awaits``: it lands only once a person has approved it."""
+    """A branch that waits."""
 
     key: str
     priority: int = 2
     ended_at: float = 0.0
+    # It is the user's own, which goes before all others.
     first: bool = False
+    # It is gated alone, and does not land: its verdict is shown.
     awaits: bool = False
+    # Only a green verdict is shown.
+    needs_verdict: bool = False
 
     @property
     def order(self) -> tuple[bool, int, float, str]:
@@ -280,8 +283,9 @@ class Queue:
         return [key for key in self.order if key not in apart]
 
     def _unapproved(self) -> list[str]:
-        """Return the branches that await approval, and that no gate has judged."""
-        return [key for key in self.order if self._waiting[key].awaits]
+        """Return the branches that are gated alone, and that no gate has judged."""
+        apart = {*self._held, *self._due}
+        return [key for key in self.order if self._waiting[key].awaits and key not in apart]
 
     @property
     def in_use(self) -> set[int]:
@@ -300,6 +304,8 @@ class Queue:
         self.withdraw(entry.key)
         self._waiting[entry.key] = entry
         if entry.awaits:
+            if entry.needs_verdict:
+                self._new.add(entry.key)
             return
         self._new.add(entry.key)
         if self._train is not None and (self._train.awaits or self._train.kind is _Kind.CHANCE):
@@ -364,7 +370,7 @@ class Queue:
         assert kind is not None, "nothing was to be built"
         for key in gone:
             self._waiting.pop(key, None)
-        awaits = any(key in train for key in self._unapproved())
+        awaits = any(self._waiting[key].awaits for key in train)
         made = _Train(self._number, train, kind, awaits)
         if self._train is not None:
             self._ahead = None if blocked else made
@@ -409,12 +415,15 @@ class Queue:
             self._dissolve()
         elif run.place == train.landed:
             self._tip_bad(train, verdict)
-        elif verdict is GateVerdict.NONE and train.awaits:
+        elif verdict is GateVerdict.NONE and train.awaits and not self._needs_verdict(train):
             self._show(train, verdict)
         elif verdict is GateVerdict.NONE and run.place == train.landed + 1:
             self._hold(train)
         else:
             self._bad(train, run, verdict)
+
+    def _needs_verdict(self, train: _Train) -> bool:
+        return any(self._waiting[key].needs_verdict for key in train.keys)
 
     def is_stopping(self, lane: int) -> bool:
         """Return whether the verdict of this lane's gate does not count any more."""
@@ -458,7 +467,7 @@ class Queue:
         if self.paused is not None:
             # Only branches added since the pause may fix the tip. Each is tried once, alone.
             kind = _Kind.LONE
-            keys = tuple(key for key in ready if key in self._new)[:1]
+            keys = tuple(key for key in self._lone(ready) if key in self._new)[:1]
             if self.paused is PauseReason.FIRST:
                 keys = ()
         elif self._due:
@@ -471,6 +480,10 @@ class Queue:
         if keys:
             self._new.difference_update(keys)
             self._build(kind, keys)
+
+    def _lone(self, ready: list[str]) -> list[str]:
+        """Return the branches that may fix a red tip."""
+        return ready + [key for key in self._unapproved() if self._waiting[key].needs_verdict]
 
     def _build(self, kind: _Kind, keys: tuple[str, ...]) -> None:
         self._asked = kind

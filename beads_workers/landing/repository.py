@@ -7,7 +7,7 @@ its commits. It keeps no state of its own, and may be killed at any moment. Sour
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -21,6 +21,7 @@ from beads_workers.executors.files import branch_part
 from beads_workers.landing.scratch_merges import (
     COMMITS_MAX,
     Builder,
+    Coupled,
     Follow,
     Objects,
     PlannedCommit,
@@ -37,6 +38,7 @@ from beads_workers.worktrees.git import (
     failure,
     git,
     is_object,
+    log_format,
     objects,
     questions,
     row_format,
@@ -47,6 +49,7 @@ from beads_workers.worktrees.git import (
 from beads_workers.worktrees.landed import (
     ATTEMPTS,
     PREFIX,
+    PULLS,
     WHY,
     as_landed,
     branches_with,
@@ -147,7 +150,8 @@ class LandingRepository:
         self.ref = f"refs/heads/{landing.branch}"
         self.objects = Objects(self.common, landing_folder(worktrees) / "attributes")
         self.tracker = TrackerFiles(worktrees.prefix)
-        self.remote = landing.rules.remote or ""
+        self.remote = landing.remote
+        self._theirs = landing.theirs
         self._checkout = worktrees.checkout
         self._commits = set[str]()
         self._history = _History()
@@ -252,6 +256,9 @@ class LandingRepository:
         """
         if not self.remote:
             return
+        if self._theirs:
+            self._fetch_theirs()
+            return
         name = self.settings.landing.follows
         followed = f"refs/heads/{name}" if name else self.ref
         asked = self.ref, followed, *([self._ledger] if self._shares_ledger else [])
@@ -272,11 +279,25 @@ class LandingRepository:
             self._go_along(here, there)
         self._join_ledger()
 
+    def _fetch_theirs(self) -> None:
+        """Move the branch to the forge's branch, wherever that stands: people move it there."""
+        there = remote.remote_heads(self._checkout, self.remote, (self._theirs,)).get(self._theirs)
+        if there is None:
+            name = self._theirs.removeprefix("refs/heads/")
+            raise remote.RemoteTrouble(f"{self.remote} has no branch {name}")
+        here = self.commit_of(self.ref)
+        if here is None:
+            self._begin(there)
+        elif here != there:
+            if (held := self.worktree_of(self.ref)) is not None:
+                raise Held(held)
+            self._move(here, there, f"{WHY}as it is on {self.remote}")
+
     @property
     def _shares_ledger(self) -> bool:
         """Whether the ledger is pushed to the remote, too. With full trailers, the commits there
         say it all."""
-        return bool(self.remote) and self.builder.form.trailers != "full"
+        return bool(self.remote and not self._theirs) and self.builder.form.trailers != "full"
 
     def _join_ledger(self) -> None:
         here, there = self.commit_of(self._ledger) or "", self._ledger_there
@@ -583,6 +604,55 @@ class LandingRepository:
             raise Moved from None
         for each in also:
             self._ledger_there = each.new
+
+    # --- pull requests ----------------------------------------------------------------------------
+
+    def pushed(self, issue_id: str) -> dict[str, str]:
+        """Return the commits that were made for pull requests of an issue, by the commits of its
+        branch that are in them. Raises ``GitError``."""
+        wanted = row_format("%(refname)", "%(objectname)")
+        output = self.objects.git("for-each-ref", wanted, f"{PULLS}/{branch_part(issue_id)}/")
+        return {ref.rpartition("/")[2]: commit for ref, commit in rows(output, 2)}
+
+    def propose(self, add: Add, tip: str, coupled: Coupled, on: str, verified: str) -> str:
+        """Write the commit of a pull request, and return it; ``on``: what is open already, which it
+        goes on with. Raises ``GitError``."""
+        group, base = coupled.changes, tip
+        if on:
+            since = () if self.objects.contains(on, tip) else (tip,)
+            group, base = (replace(group[-1], merged=since, made=""),), on
+        (commit,), _ = self.builder.write(base, [group], verified)
+        ref = f"{PULLS}/{branch_part(add.issue_id)}/{add.commit}"
+        self.objects.git("update-ref", ref, commit)
+        return commit
+
+    def merged(self, add: Add, commit: str, verified: str) -> None:
+        """Record the commit as which the forge has merged a branch. Raises ``GitError``."""
+        landed = LandedCommit(commit, add.issue_id, add.attempt, add.run_id, verified)
+        known = self.landed_as(add, self.tip()) is not None
+        if not known and (entry := self._entry([landed])) is not None:
+            self._update("landing: a pull request was merged", entry)
+            self._history = _History()
+        self.forget_pushed(add)
+
+    def forget_pushed(self, add: Add) -> None:
+        """Forget the commits that were made for pull requests of an issue. Raises ``GitError``."""
+        delete_refs(self.common, f"{PULLS}/{branch_part(add.issue_id)}")
+
+    def message(self, commit: str) -> tuple[str, str]:
+        """Return the subject of a commit, and the rest of its message. Raises ``GitError``."""
+        ((subject, text),) = rows(self.objects.git("log", "-1", log_format("%s", "%b"), commit), 2)
+        return subject, text.strip()
+
+    def at_remote(self, ref: str, login: Mapping[str, str]) -> str:
+        """Return the commit of a ref of the remote, "" if there is none. Raises
+        ``RemoteTrouble``."""
+        found = remote.remote_heads(self._checkout, self.remote, (ref,), login)
+        return found.get(ref, "")
+
+    def push(self, move: remote.RefMove, login: Mapping[str, str]) -> None:
+        """Move a ref of the remote; raises ``RemoteTrouble`` and ``LostRace``."""
+        remote.push(self._checkout, self.remote, move, login=login)
 
     def go_back(self, tip: str, commit: str, gone: Sequence[LandedCommit]) -> None:
         """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does. Not

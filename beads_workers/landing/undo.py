@@ -17,6 +17,7 @@ from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GatePlace, GateResult, Verdicts, start_gate
 from beads_workers.landing.lander import take_lock
 from beads_workers.landing.message import Message, revert_message
+from beads_workers.landing.pull_requests import propose_undo
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import (
     CannotLand,
@@ -46,6 +47,8 @@ class Undone:
     tip: str
     # No commit was needed.
     moved_back: bool
+    # Address of the pull request that takes it back: nothing is taken back until it is merged.
+    url: str = ""
 
 
 @dataclass(slots=True)
@@ -141,6 +144,10 @@ class Undo:
             return Undone(names, back, True)
         changes, tree = self._changes(repository, gone, history, tip)
         verified = self._gate(repository, tree, tip, gone)
+        if self.settings.landing.theirs:
+            commits, _ = repository.builder.write(tip, [changes], verified)
+            url = propose_undo(self.settings, repository, commits[-1], self.asked[0])
+            return Undone(tuple(dict.fromkeys(e.issue_id for e in gone)), tip, False, url)
         names = self._mark(repository, gone)
         (*_, commit) = repository.land(tip, [changes], verified)
         return Undone(names, commit, False)
@@ -270,6 +277,8 @@ def _back(repository: LandingRepository, each: LandedCommit, tree: str) -> Plann
 
 
 def _not_there(repository: LandingRepository, tip: str, asked: str) -> str:
+    if repository.pushed(asked):
+        return f"{asked} is in review: to close its pull request on the forge takes it back"
     for each in repository.gone(tip):
         if asked in (each.issue_id, each.run_id):
             why = "that commit is gone, or was rewritten with other changes"

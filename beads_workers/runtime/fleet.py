@@ -111,6 +111,7 @@ class Fleet:
         self._source = sources.open_source(self._settings, self._actor, calls)
         self._sync = sources.open_sync(self._settings, self._folder, calls)
         description = self._described()
+        self._logins = sources.logins_of(self._settings.landing)
         hide(sources.secrets_of(self._settings))  # It has read them.
         code = self._work(zygote_client, unsettled, last, description)
         for lock in locks:
@@ -380,6 +381,7 @@ class Fleet:
         settings = LanderSettings(
             *(landing, work.worktrees, self._run_id),
             *(work.verify, work.term_grace_seconds, work.sight),
+            logins=self._logins,
         )
         loop.lander = LanderProcess(settings, self._folder / "lander.log", selector, loop.tell)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import selectors
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.settings import FleetSettings, Landing
 from beads_workers.core.base.source import Source
 from beads_workers.core.records.journal import CallEnded, CallStarted
 from beads_workers.core.schedule.events import Event, RecoveryEnded, RoundTripEnded
 from beads_workers.kinds import CallLog, Opening
-from beads_workers.registry import kind_of
+from beads_workers.registry import kind_of, need
 from beads_workers.runtime.journal import Journal
 from beads_workers.runtime.retention import trim_attempts
 from beads_workers.runtime.run_directory import host_name
@@ -56,9 +57,20 @@ def open_sync(settings: FleetSettings, folder: Path, calls: CallLog) -> TrackerS
 
 
 def secrets_of(settings: FleetSettings) -> tuple[str, ...]:
-    """Return the variables with tokens of the source."""
+    """Return the variables with tokens of the source, and of the forge of pull requests."""
     found = kind_of(settings.source).secrets
-    return () if found is None else found(settings.source_options)
+    secrets = () if found is None else found(settings.source_options)
+    if settings.landing is None or not settings.landing.forge:
+        return secrets
+    return *secrets, *need("pull_requests").secrets(settings.landing.forge)
+
+
+def logins_of(landing: Landing | None) -> Mapping[str, str]:
+    """Return the logins of the forge of pull requests: variables of this process."""
+    if landing is None or not landing.forge:
+        return {}
+    found: Mapping[str, str] = need("pull_requests").logins(landing.forge, os.environ)
+    return found
 
 
 def self_claiming_argv(source: Source) -> tuple[str, ...]:

@@ -337,6 +337,8 @@ def _standing(issue_id: str, snapshot: Fields) -> tuple[str, str]:
         return "occupied", f"waits: {printable(row['who'], ERROR_WIDTH)}"
     if among(snapshot["quarantined"]) is not None:
         return "quarantined", "is quarantined"
+    if (row := among(landing.get("in_review", ()))) is not None:
+        return "in review", f"is in review: {row['text']}"
     if among(landing["waiting_to_land"]) is not None:
         return "waits to land", "waits to land"
     if (row := among(reversed(landing["last"]))) is not None and row["verdict"] == "landed":

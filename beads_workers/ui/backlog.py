@@ -38,6 +38,7 @@ _STATES = {
     Cause.IN_PROGRESS: State.RUNNING,
     Cause.SETTLING: State.RUNNING,
     Cause.WAITING_TO_LAND: State.LANDING,
+    Cause.IN_REVIEW: State.LANDING,
     Cause.UNCLOSED: State.LANDING,
     Cause.COOLING: State.RETRYING,
     Cause.DUE: State.READY,
@@ -208,6 +209,7 @@ def of_snapshot(snapshot: Mapping[str, Any]) -> IssueBacklog:
         (snapshot["approvals"], State.NEEDS_YOU, Cause.AWAITS_APPROVAL),
         (snapshot["occupied"], State.NEEDS_YOU, Cause.OCCUPIED),
         (landing.get("waiting_to_land", ()), State.LANDING, Cause.WAITING_TO_LAND),
+        (landing.get("in_review", ()), State.LANDING, Cause.IN_REVIEW),
         (snapshot["quarantined"], State.QUARANTINED, Cause.QUARANTINED),
     )
     rows = (

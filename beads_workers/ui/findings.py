@@ -12,6 +12,9 @@ from typing import Any
 from beads_workers.core.base.budget import read_budget
 from beads_workers.core.base.causes import cause_of
 from beads_workers.core.base.model import value
+from beads_workers.core.base.plain import to_plain
+from beads_workers.core.base.text import counted
+from beads_workers.core.records.landing import Pull
 from beads_workers.core.records.money import Spend, told_later, unpriced_of
 from beads_workers.core.records.receipts import Receipt, to_json
 from beads_workers.core.views.history import (
@@ -283,6 +286,9 @@ def next_steps(history: History) -> list[NextStep]:
         steps.append(NextStep(start, f"goes on with what was requeued{also}"))
     elif history.not_begun:
         steps.append(NextStep(start, f"left: {_not_begun(history)}"))
+    if found := in_review(history):
+        what = counted(len(found), "pull request")
+        steps.append(NextStep(f"{COMMAND} pr", f"closes what is merged of {what}; so does a start"))
     for each in decisions(history)[:NAMED_MAX]:
         asks = each.issue.fate is Fate.ASKED
         reason = f"asks: {each.issue.error}" if asks else "awaits approval: then approve or reject"
@@ -493,6 +499,12 @@ def refused_branches(history: History) -> list[LandedIssue]:
     ]
 
 
+def in_review(history: History) -> list[tuple[IssueHistory, Pull]]:
+    """Return the issues whose pull requests are open."""
+    issues = history.with_fate(Fate.IN_REVIEW)
+    return [(e, e.landing.pull) for e in issues if e.landing is not None and e.landing.pull]
+
+
 def waiting_to_land(history: History) -> list[LandedIssue]:
     """Return branches that the next start or ``land`` lands."""
     return [each for each in branches(history) if each.issue.fate is Fate.WAITING_TO_LAND]
@@ -529,6 +541,9 @@ def landing(history: History) -> dict[str, Any] | None:
         "refused": [
             {"issue_id": e.issue.issue_id, "branch": e.landing.branch, "error": e.landing.error}
             for e in refused_branches(history)
+        ],
+        "in_review": [
+            {"issue_id": issue.issue_id, **to_plain(pull)} for issue, pull in in_review(history)
         ],
         "waiting_to_land": [
             {"issue_id": e.issue.issue_id, "branch": e.landing.branch}

@@ -121,6 +121,8 @@ def now(landing: Fields) -> Iterator[str]:
     if waiting := landing["waiting_to_land"]:
         ids = " ".join(printable(row["issue_id"]) for row in waiting[:SHOWN_MAX])
         yield f"  {len(waiting)} waiting to land: {ids}{' ...' if len(waiting) > SHOWN_MAX else ''}"
+    for row in landing["in_review"][:SHOWN_MAX]:
+        yield f"  in review: {printable(row['issue_id'])} {printable(row['text'])}"
     yield from refused_rows(landing)
 
 

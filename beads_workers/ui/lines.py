@@ -11,7 +11,7 @@ from beads_workers.core.base.causes import ROW, cause_of, folded, is_of
 from beads_workers.core.base.text import asked_in_one_line, counted, printable, some
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import Entry, Resumed
-from beads_workers.core.records.landing import refusal_text
+from beads_workers.core.records.landing import REVIEW, pull_text, refusal_text
 from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.core.views.status import END_REASONS
 from beads_workers.ui import landing
@@ -146,6 +146,8 @@ def _about_run(record: rec.Record) -> str | None:
             return f"{worker_id:>4} exited   with status {status}"
         case rec.BranchLanded() | rec.LandingEnded() | rec.GateRan() | rec.LandingTip():
             return _landing(record)
+        case rec.PullSeen(issue_id, pull):
+            return f"     review   {_id(issue_id)}: {printable(pull_text(pull), ERROR_WIDTH)}"
         case rec.PutOnHold(issue_id):
             return f"     on hold {_id(issue_id)}"
         case rec.Checkpointed(issue_id, _, charged) if charged:
@@ -160,13 +162,16 @@ def _landing(record: rec.Record) -> str | None:
             where = f"{commit[:12]} on {printable(branch, 60)}" if branch else commit[:12]
             if landed.contained:
                 return f"     landed   {_id(issue_id)}: nothing new, it is in {where}"
-            gate = "" if landed.verified else ", without a gate"
+            gate = "" if landed.verified or landed.pull else ", without a gate"
+            gate = f", by pull request {landed.pull}" if landed.pull else gate
             gate = f", verified {INDEPENDENT}" if INDEPENDENT in landed.verified else gate
             return f"     landed   {_id(issue_id)} as {where}{gate}"
         case rec.LandingEnded(issue_id, verdict, why, detail, files, _, against) if why:
             text = printable(refusal_text(why, files, against, detail), ERROR_WIDTH)
             then = {"mend": "its agent mends it", "quarantined": "quarantined with its branch"}
             return f"     {DID_NOT_LAND} {_id(issue_id)}: {text} ({then.get(verdict, 'requeued')})"
+        case rec.LandingEnded(text=text) if text == REVIEW:
+            return None
         case rec.LandingEnded(issue_id, "shelve", text=awaits):
             lander = "'approve'" if awaits else "'land' or the next start"
             return f"     {awaits or 'unlanded'} {_id(issue_id)}: {lander} lands it"

@@ -133,6 +133,7 @@ class Notices:
         self._announced: dict[tuple[str, str], str] = {}
         self._spent = ""
         self._nothing_lands = ""
+        self._proposed: set[str] = set()
 
     def add(self, entry: Entry, board: Board) -> list[Notice]:
         """Add the next entry, which the board has applied; return the notices to send now."""
@@ -144,6 +145,10 @@ class Notices:
                 return [_asked(issue_id, finished, entry, board)]
             case rec.Finished(issue_id=issue_id, verdict="land", awaits=True) as finished:
                 return [_awaits(issue_id, finished, entry, board)]
+            case rec.PullSeen(issue_id, pull) if pull.url and issue_id not in self._proposed:
+                self._proposed.add(issue_id)
+                says = f"is in review: {printable(pull.url, ERROR_WIDTH)}"
+                return [_waits("review", issue_id, says, "pr", entry, board)]
             case rec.LandingEnded(issue_id, "quarantined", why, text, files, _, against):
                 error = refusal_text(why, files, against, text)
                 return self._quarantined(issue_id, "with its branch", error, entry, board)

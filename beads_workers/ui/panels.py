@@ -15,7 +15,7 @@ from rich.cells import chop_cells
 from rich.text import Text
 
 from beads_workers.core.base.text import columns, counted, printable
-from beads_workers.core.records.landing import AWAITS
+from beads_workers.core.records.landing import AWAITS, REVIEW
 from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.core.views.history import CUT_OFF
 from beads_workers.ui import bindings, viewer
@@ -320,6 +320,7 @@ def _waiting(snapshot: viewer.Fields) -> dict[str, str]:
     found = (
         {row["issue_id"]: "waits to land" for row in landing["waiting_to_land"]} if landing else {}
     )
+    found |= {row["issue_id"]: REVIEW for row in landing["in_review"]} if landing else {}
     return found | {row["issue_id"]: AWAITS for row in snapshot["approvals"]}
 
 

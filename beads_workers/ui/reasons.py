@@ -41,6 +41,7 @@ class Cause(Enum):
     QUARANTINED = "quarantined"
     ASKED = "asked"
     AWAITS_APPROVAL = "awaits_approval"
+    IN_REVIEW = "in_review"
     IN_PROGRESS = "in_progress"
     ASSIGNED = "assigned"
     CYCLE = "cycle"
@@ -135,7 +136,7 @@ OF_THE_FLEET = (
 """Causes of the fleet, not of the issue: the issue itself is ready."""
 
 
-_WAITS = ("asked", "awaits_approval", "quarantined", "on_hold")
+_WAITS = ("asked", "awaits_approval", "in_review", "quarantined", "on_hold")
 
 
 # --- all of them ---------------------------------------------------------------------------------
@@ -323,6 +324,10 @@ def in_our_hands(facts: IssueFacts, picture: Picture) -> list[Reason]:
         text = f"done, and its branch awaits approval{f'; {facts.ahead}' if facts.ahead else ''}"
         remedy = f"'beads-workers diff {facts.issue_id}' shows it, 'approve' lets it land"
         return [Reason(Cause.AWAITS_APPROVAL, text, remedy)]
+    if facts.standing == "in_review":
+        text = f"done, and in review: {facts.ahead}"
+        remedy = "it is closed once it is merged: 'beads-workers pr' looks, and so does a fleet"
+        return [Reason(Cause.IN_REVIEW, text, remedy)]
     if facts.in_flight in _TO_LAND:
         return [_waiting_to_land(facts, picture)]
     if facts.in_flight in ("closing",) or facts.standing == "unclosed":

@@ -157,6 +157,7 @@ FATE_CLASSES = {
     Fate.QUARANTINED: "o-error",
     Fate.ASKED: "o-question",
     Fate.AWAITS_APPROVAL: "o-question",
+    Fate.IN_REVIEW: "o-retry",
     Fate.UNFINISHED: "o-running",
     Fate.REQUEUED: "o-cancelled",
     Fate.NOT_OURS: "o-cut_off",

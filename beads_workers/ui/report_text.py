@@ -10,6 +10,7 @@ from rich.text import Text
 
 from beads_workers.core.base.causes import OBJECT, folded
 from beads_workers.core.base.text import columns, counted, printable, some
+from beads_workers.core.records.landing import pull_text
 from beads_workers.core.records.money import Spend
 from beads_workers.core.records.receipts import SHA_CHARS
 from beads_workers.core.views.history import OUTCOMES, Attempt, Fate, History, IssueHistory
@@ -91,6 +92,7 @@ def _lines(history: History, width: int) -> Iterator[Text]:
     yield from _costs(history, width)
     yield from _landed(history, width)
     yield from _not_landed_yet(history, width)
+    yield from _in_review(history, width)
     yield from _runs(history, width)
     yield from _timeline(history, width)
     yield from _troubles(history)
@@ -404,6 +406,18 @@ def _not_landed_yet(history: History, width: int) -> Iterator[Text]:
         room = max(12, width - columns(head))
         stat = f" ({each.diffstat})" if each.diffstat else ""
         yield Text.assemble((head, "bold"), printable(f"{each.landing.branch}{stat}", room))
+    yield from _rest(len(found), "more; --json has them all")
+
+
+def _in_review(history: History, width: int) -> Iterator[Text]:
+    found = findings.in_review(history)
+    if not found:
+        return
+    yield from _title(FATE_WORDS["in_review"])
+    for issue, pull in found[:LISTED_MAX]:
+        head = f"  {printable(issue.issue_id, 24)}  "
+        room = max(12, width - columns(head))
+        yield Text.assemble((head, "bold"), printable(pull_text(pull), room))
     yield from _rest(len(found), "more; --json has them all")
 
 

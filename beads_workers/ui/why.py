@@ -152,6 +152,7 @@ GROUPS = {
     Cause.QUARANTINED: "quarantined",
     Cause.ASKED: "waiting for an answer",
     Cause.AWAITS_APPROVAL: "done, and awaiting approval",
+    Cause.IN_REVIEW: "done, and in review",
     Cause.IN_PROGRESS: "in progress by others",
     Cause.ASSIGNED: "assigned to somebody",
     Cause.CYCLE: "waiting for each other",

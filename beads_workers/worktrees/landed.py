@@ -32,6 +32,9 @@ LANDING = f"refs/heads/{PREFIX}"
 GIT_NEEDED = (2, 38)
 """Oldest version with ``git merge-tree --write-tree``."""
 
+PULLS = "refs/bw/pulls"
+"""``refs/bw/pulls/<issue>/<commit of its branch>``: the commit that is pushed for it."""
+
 ATTEMPTS = "refs/bw/attempts"
 """``refs/bw/attempts/<issue>/<n>``: the tree of each ended attempt, committed or not."""
 
@@ -159,11 +162,15 @@ def merge_command(folder: str, branch: str) -> str:
     """
     target = branch.partition("/")[2]
     asked = ("for-each-ref", row_format("%(refname)", "%(objectname)"))
-    output = git(folder, *asked, f"refs/heads/{branch}", f"refs/heads/{target}")
-    refs = {row[0]: row[1] for row in rows(output, 2)}
+    named = (f"refs/heads/{branch}", f"refs/heads/{target}", f"refs/remotes/{target}")
+    refs = {row[0]: row[1] for row in rows(git(folder, *asked, *named), 2)}
     tip, mine = refs.get(f"refs/heads/{branch}"), refs.get(f"refs/heads/{target}")
     if tip is None:
         return ""
+    if mine is None and f"refs/remotes/{target}" in refs:
+        remote, _, own = target.partition("/")  # It is the branch of pull requests.
+        is_there = is_ancestor(folder, tip, f"refs/heads/{own}")
+        return "" if is_there else f"git pull {remote} {own}"
     if mine is None:
         return f"git branch {target} {branch}"
     counted = git(folder, "rev-list", "--count", "--left-right", f"{mine}...{tip}")

@@ -102,12 +102,13 @@ def base_of(settings: Worktrees) -> str:
     """
     if settings.remote:
         try:
-            heads = remote_heads(settings.checkout, settings.remote, (settings.base,))
+            name = settings.base_there or settings.base
+            heads = remote_heads(settings.checkout, settings.remote, (name,))
         except RemoteTrouble as trouble:
             say(f"warning: {trouble}; what has landed elsewhere since may be missing here")
         else:
-            if settings.base in heads:
-                return heads[settings.base]
+            if name in heads:
+                return heads[name]
     is_branch = settings.base.startswith("refs/heads/")
     found = loose_ref(Path(settings.common), settings.base) if is_branch else ""
     found = found or find_base(settings.checkout, settings.base) or settings.base_else

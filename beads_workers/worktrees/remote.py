@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from beads_workers.core.base.model import value
@@ -47,6 +47,10 @@ NOBODY_ASKED = {"GIT_ASKPASS": "true", "SSH_ASKPASS": "true", "SSH_ASKPASS_REQUI
 """Variables that keep a call from asking for a password."""
 
 
+NOBODY: Mapping[str, str] = {}
+"""No login beside the user's own; else settings of git, by their keys."""
+
+
 class RemoteTrouble(GitError):
     """Nothing lands through the remote now; ``str()`` is one line for people."""
 
@@ -59,17 +63,20 @@ class LostRace(Exception):
     """Somebody else has moved the remote's branch."""
 
 
-def remote_heads(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
+def remote_heads(
+    folder: str, remote: str, refs: Sequence[str], login: Mapping[str, str] = NOBODY
+) -> dict[str, str]:
     """Return the commits of these refs, as far as the remote has them. Afterwards each commit is in
     this repository.
 
-    ``folder``: a checkout, as the remote may be named by a relative path. Raises ``RemoteTrouble``.
+    ``folder``: a checkout, as the remote may be named by a relative path; ``login``: as ``NOBODY``.
+    Raises ``RemoteTrouble``.
     """
-    heads = _listed(folder, remote, refs)
+    heads = _listed(folder, remote, refs, login)
     missing = [ref for ref, commit in heads.items() if not _is_here(folder, commit)]
     if missing:
         only = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--refmap=")
-        answered(folder, remote, "fetch", "--quiet", *only, "--", remote, *missing)
+        answered(folder, remote, "fetch", "--quiet", *only, "--", remote, *missing, login=login)
     for ref in missing:
         if not _is_here(folder, heads[ref]):
             raise RemoteTrouble(f"{remote} does not give the commit {heads[ref][:12]} of {ref}")
@@ -95,8 +102,8 @@ class RefMove:
     new: str
 
 
-def push(folder: str, remote: str, *moves: RefMove) -> None:
-    """Move these refs of the remote, all of them or none, and no other.
+def push(folder: str, remote: str, *moves: RefMove, login: Mapping[str, str] = NOBODY) -> None:
+    """Move these refs of the remote, all of them or none, and no other; ``login``: as above.
 
     Raises ``LostRace`` if a ref stands elsewhere, and ``RemoteTrouble``. After a kill, or without
     an answer, the caller has to ask the remote whether it has moved.
@@ -107,11 +114,11 @@ def push(folder: str, remote: str, *moves: RefMove) -> None:
     wanted = [f"{each.new}:{each.ref}" for each in moves]
     done, name, why = GitCall(-1, "", ""), moves[0].ref, ""
     for tries_left in reversed(range(TRIES_MAX)):
-        done = _call(folder, "push", "--porcelain", *only, "--", remote, *wanted)
+        done = _call(folder, "push", "--porcelain", *only, "--", remote, *wanted, login=login)
         if done.status == 0:
             return
         name, why = _refusal(done, moves[0].ref)
-        stands = _listed(folder, remote, [each.ref for each in moves])
+        stands = _listed(folder, remote, [each.ref for each in moves], login)
         if all(stands.get(each.ref, "") == each.new for each in moves):
             return
         if any(stands.get(each.ref, "") != each.old for each in moves):
@@ -163,8 +170,10 @@ def _refusal(done: GitCall, ref: str) -> tuple[str, str]:
     return ref, "; ".join([why, *([f"it says: {' / '.join(done.remote)}"] if done.remote else [])])
 
 
-def _listed(folder: str, remote: str, refs: Sequence[str]) -> dict[str, str]:
-    output = answered(folder, remote, "ls-remote", "--", remote, *refs)
+def _listed(
+    folder: str, remote: str, refs: Sequence[str], login: Mapping[str, str]
+) -> dict[str, str]:
+    output = answered(folder, remote, "ls-remote", "--", remote, *refs, login=login)
     found = (line.partition("\t") for line in lines(output))
     return {ref: commit for commit, _, ref in found if ref in refs and is_object(commit)}
 
@@ -177,11 +186,11 @@ def _is_here(folder: str, commit: str) -> bool:
     return True
 
 
-def answered(folder: str, remote: str, *arguments: str) -> str:
+def answered(folder: str, remote: str, *arguments: str, login: Mapping[str, str] = NOBODY) -> str:
     """Return the output of a call of git that needs the remote; raises ``RemoteTrouble``."""
     done = GitCall(-1, "", "")
     for tries_left in reversed(range(TRIES_MAX)):
-        done = _call(folder, *arguments)
+        done = _call(folder, *arguments, login=login)
         if done.status == 0:
             return done.output
         if done.status == HUNG:
@@ -191,7 +200,12 @@ def answered(folder: str, remote: str, *arguments: str) -> str:
     raise RemoteTrouble(f"{remote} cannot be reached: {done.error or 'git fails'}")
 
 
-def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall:
+def _call(
+    folder: str,
+    *arguments: str,
+    seconds: float | None = None,
+    login: Mapping[str, str] = NOBODY,
+) -> GitCall:
     """Call git in a session of its own: it has no terminal to ask on, and ``ssh`` is killed with
     it. The status of a call that does not end is ``HUNG``."""
     seconds = bound(NETWORK_SECONDS if seconds is None else seconds)
@@ -199,7 +213,7 @@ def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall
         process = subprocess.Popen(
             argv(arguments),
             cwd=folder,
-            env=environment() | NOBODY_ASKED,
+            env=_environment(login),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -215,6 +229,17 @@ def _call(folder: str, *arguments: str, seconds: float | None = None) -> GitCall
         process.communicate()
         return GitCall(HUNG, "", f"no answer in {seconds:.0f} seconds")
     return GitCall(process.returncode, os.fsdecode(output), complaint(errors), _remote(errors))
+
+
+def _environment(login: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a call. A login is configuration that no command line shows."""
+    found = environment() | NOBODY_ASKED
+    if login:
+        first = int(found.get("GIT_CONFIG_COUNT") or 0)
+        for at, (key, text) in enumerate(login.items(), first):
+            found |= {f"GIT_CONFIG_KEY_{at}": key, f"GIT_CONFIG_VALUE_{at}": text}
+        found["GIT_CONFIG_COUNT"] = str(first + len(login))
+    return found
 
 
 def _remote(errors: bytes) -> tuple[str, ...]:

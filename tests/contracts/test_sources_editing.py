@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.source import (
+    IN_REVIEW,
     MARKS,
     NEEDS_ANSWER,
     NEEDS_APPROVAL,
@@ -254,7 +257,8 @@ def test_an_issue_that_a_person_opens_or_closes_waits_for_nobody(
 def waiting(key: IssueId, mark: str) -> Settlement:
     """The write for an issue that waits for an answer, or for an approval."""
     action = Action.ASK if mark == NEEDS_ANSWER else Action.SHELVE
-    return Settlement(action, key, "why", read_first=True, awaits=mark == NEEDS_APPROVAL)
+    why = {"awaits": mark == NEEDS_APPROVAL, "in_review": mark == IN_REVIEW}
+    return replace(Settlement(action, key, "why", read_first=True), **why)
 
 
 def marks(source: Source, keys: list[IssueId]) -> list[set[str]]:

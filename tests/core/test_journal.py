@@ -16,7 +16,7 @@ from beads_workers.core.base.night import NightSoFar
 from beads_workers.core.records import journal
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import KINDS, Entry, Record, decode, encode
-from beads_workers.core.records.landing import Add, GatedAhead, Mend
+from beads_workers.core.records.landing import Add, GatedAhead, Mend, Pull
 from beads_workers.core.records.money import Spend
 from beads_workers.core.records.receipts import Receipt, Tokens
 
@@ -32,6 +32,8 @@ SAMPLES: dict[str, Any] = {
     "Arguments | None": Arguments((1, ["b"]), {"c": None}),
     "NightSoFar": NightSoFar("run", 2, 1.5, 0.5, 900, 1),
     "Spend | None": Spend(Tokens(1), 0.5, 2, 1),
+    "Pull": Pull(1, "https://x", "c", "d"),
+    "Pull | None": Pull(1, "https://x", "c", "d"),
     "GatedAhead | None": GatedAhead("x", "c", "green", "t"),
     "Leased | None": rec.Leased("a", 1, "r.1", "far", "n1", "b", "ff", 600.0),
     "Mend | None": Mend("conflict", "c", ("f",)),

@@ -15,7 +15,7 @@ from beads_workers.core.base.wire import Done, Failed
 from beads_workers.core.records import journal
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import KINDS, Entry
-from beads_workers.core.records.landing import Add, GatedAhead, Mend
+from beads_workers.core.records.landing import Add, GatedAhead, Mend, Pull
 from beads_workers.core.records.money import Spend
 from beads_workers.core.records.receipts import Receipt
 from beads_workers.core.views.history import fold
@@ -38,6 +38,8 @@ EXAMPLES: dict[str, Any] = {
     "tuple[int, ...]": (0, 1, 2, 3, 4), "tuple[str, ...]": ("bd", "ready"),
     "Add | None": Add("a", 1, "r", "c", "b"), "Arguments | None": Arguments((1,), {"c": None}),
     "NightSoFar": NightSoFar("r", 2, 1.5, 0.5, 9), "Spend | None": Spend(money=0.5),
+    "Pull": Pull(1, "https://x", "c", "d"),
+    "Pull | None": Pull(1, "https://x", "c", "d"),
     "GatedAhead | None": GatedAhead("x", "c", "green", "t"),
     "Leased | None": rec.Leased("bw-1", 1, "r", "big", "n1", "b", "0", 60.0),
     "Mend | None": Mend("conflict", "c", ("f",)), "Receipt | None": Receipt("done", commits=("a",)),

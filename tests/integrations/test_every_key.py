@@ -94,6 +94,7 @@ style = "merge"
 after = "git push"
 tools = ["node --version"]
 remote = "origin"
+via = "pr"
 repairs = 1
 gate_timeout = "10m"
 gate_retry = "5m"
@@ -116,6 +117,14 @@ prompt = "Do {id}"
 argv = ["other"]
 
 [forge]
+merge = "checks"
+checks = "none"
+checks_wait = "10m"
+look = "5s"
+rounds = 2
+open_max = 3
+draft = true
+guarded = ["ci/*"]
 from = "labelled"
 trusted = ["renovate"]
 pass = ["GH_TOKEN"]
@@ -225,6 +234,15 @@ VALUES = {
     "tracker_every": 300.0,
     "landing_tools": ("node --version",),
     "landing_remote": "origin",
+    "land_via": "pr",
+    "forge_merge": "checks",
+    "forge_checks": "none",
+    "forge_checks_wait": 600.0,
+    "forge_look": 5.0,
+    "forge_rounds": 2,
+    "forge_open_max": 3,
+    "forge_draft": True,
+    "forge_guarded": ("ci/*",),
     "repairs": 1,
     "gate_timeout": 600.0,
     "gate_retry": 300.0,

@@ -41,6 +41,8 @@ HELD = frozenset(IssueState) - {
 CLOCKS_SECONDS = 0.002
 _NO_ISSUE = Issue("")
 
+SET_ASIDE = (Standing.UNCLOSED, Standing.AWAITS_APPROVAL, Standing.IN_REVIEW)
+
 
 class Disagreement(AssertionError):
     """Two accounts of one issue differ."""
@@ -121,7 +123,7 @@ def _page(entry: Checkpointed) -> Checkpointed:
 def _due(issue: Issue, now: float) -> Facts:
     """What the core must have in its hands by that."""
     # What an earlier run has done is closed by the recovery, and not in the core's hands.
-    earlier = issue.standing in (Standing.UNCLOSED, Standing.AWAITS_APPROVAL)
+    earlier = issue.standing in SET_ASIDE
     # A branch that an earlier run has shelved is closed when it has landed, and in nobody's hands.
     held = issue.state in HELD and not (earlier or issue.shelved)
     return {

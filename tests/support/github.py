@@ -26,7 +26,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from graphql import FieldNode, InlineFragmentNode, OperationDefinitionNode, SelectionSetNode, parse
+from graphql import OperationDefinitionNode, parse
+
+from tests.support.github_pulls import Pulls, actor, chosen
 
 OWNER, NAME = "team", "shop"
 PATH = f"/repos/{OWNER}/{NAME}"
@@ -171,6 +173,7 @@ class GitHubServer(http.server.ThreadingHTTPServer):
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
         """What comes instead of the next answers."""
         self._ids = 0
+        self.pulls = Pulls(self._id)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
@@ -355,7 +358,7 @@ class GitHubServer(http.server.ThreadingHTTPServer):
                     {
                         "__typename": kind,
                         "createdAt": self.now(),
-                        "actor": _actor(by),
+                        "actor": actor(by),
                         "label": {"name": e},
                     }
                     for e in names
@@ -365,31 +368,6 @@ class GitHubServer(http.server.ThreadingHTTPServer):
     def _id(self) -> int:
         self._ids += 1
         return self._ids
-
-
-def _actor(login: str) -> Json:
-    """Somebody, as the GraphQL API shows them: programs have no ``[bot]`` in their names."""
-    name = login.removesuffix("[bot]")
-    return {"__typename": "User" if name == login else "Bot", "login": name}
-
-
-def _chosen(fields: SelectionSetNode, found: Json) -> Json:
-    """Return of an object what a query asks for, and nothing else."""
-    chosen: Json = {}
-    for each in fields.selections:
-        if isinstance(each, InlineFragmentNode):
-            assert each.type_condition is not None
-            if found["__typename"] == each.type_condition.name.value:
-                chosen |= _chosen(each.selection_set, found)
-            continue
-        assert isinstance(each, FieldNode)
-        value = found[each.name.value]
-        if each.selection_set is not None and isinstance(value, list):
-            value = [_chosen(each.selection_set, entry) for entry in value]
-        elif each.selection_set is not None and value is not None:
-            value = _chosen(each.selection_set, value)
-        chosen[each.name.value] = value
-    return chosen
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -440,14 +418,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     ) -> tuple[int, Any, dict[str, str]]:
         server = self.server
         none: tuple[int, Any, dict[str, str]] = (404, {"message": "Not Found"}, {})
+        if match := re.fullmatch(r"/logs/(\d+)", path):
+            return 200, server.pulls.logs[int(match[1])], {"Content-Type": "text/plain"}
         if login not in server.rights:
             return 401, {"message": "Bad credentials"}, {}
         if path == "/user":
             return 200, person(login) | _ACCOUNT, {}
         if path == "/graphql":
-            return 200, self._graphql(body["query"], body["variables"]), {}
+            return 200, self._graphql(body["query"], body["variables"], login), {}
         if not path.lower().startswith(PATH):
             return none
+        if match := re.fullmatch(r"/actions/jobs/(\d+)/logs", path[len(PATH) :]):
+            return 302, None, {"Location": f"https://{self.server.host}/logs/{match[1]}"}
         rest = path[len(PATH) :]
         if rest == "":
             return 200, repository(server.rights[login]), {}
@@ -472,6 +454,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if rest == "/issues":
             return self._list(query)
         match = re.fullmatch(r"/issues/(\d+)(/.*)?", rest)
+        if match is not None and match[2] == "/comments" and int(match[1]) in server.pulls.rows:
+            server.pulls.rows[int(match[1])]["comments"].append(body["body"])
+            key = server.comment(server.issue("a pull request"), body["body"], by=login)
+            return 201, server.remark(key), {}
         if match is None or int(match[1]) not in server.rows:
             return none
         return self._issue(int(match[1]), match[2] or "", body, login)
@@ -516,7 +502,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         shown = [self.server.shown(row) for row in part]
         return 200, shown, more if len(rows) > page * size else {}
 
-    def _graphql(self, query: str, variables: Json) -> Json:
+    def _graphql(self, query: str, variables: Json, login: str) -> Json:
+        (asked,) = parse(query).definitions
+        assert isinstance(asked, OperationDefinitionNode)
+        if "number" not in variables:
+            return self.server.pulls.answer(asked, variables, login)
         row = self.server.rows.get(variables["number"])
         if row is None:
             place = ["repository", "issue"]
@@ -530,7 +520,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 "url": f"{LINKS}{PATH}/issues/{row['number']}#issuecomment-{each['id']}",
                 "body": each["body"],
                 "createdAt": each["created_at"],
-                "author": _actor(each["user"]),
+                "author": actor(each["user"]),
             }
             for each in self.server.seen(row)
         ]
@@ -540,9 +530,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "state": row["state"].upper(), "locked": row["locked"],
             "createdAt": row["created_at"], "updatedAt": row["updated_at"],
             "closedAt": row["closed_at"], "lastEditedAt": row["edited_at"],
-            "author": _actor(row["user"]),
+            "author": actor(row["user"]),
             "labels": {"nodes": [{"name": each} for each in row["labels"]]},
-            "assignees": {"nodes": [_actor(each) for each in row["assignees"]]},
+            "assignees": {"nodes": [actor(each) for each in row["assignees"]]},
             "comments": {
                 "pageInfo": {
                     "hasNextPage": len(comments) > begin + 100,
@@ -552,6 +542,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             },
             "timelineItems": {"nodes": row["events"]},
         }  # fmt: skip
-        (asked,) = parse(query).definitions
-        assert isinstance(asked, OperationDefinitionNode)
-        return {"data": _chosen(asked.selection_set, {"repository": {"issue": issue}})}
+        return {"data": chosen(asked.selection_set, {"repository": {"issue": issue}})}

@@ -93,6 +93,11 @@ def _where(plan: FleetPlan) -> Check | None:
     if plan.options.work.verify is None:
         text = f"whatever merges lands on {where}: there is no --verify, and nothing is tested"
         return warn("landing", text)
+    if lands.theirs:
+        base = lands.theirs.removeprefix("refs/heads/")
+        how = {"never": "people merge", "auto": "the forge merges", "checks": "the fleet merges"}
+        text = f"finished branches become pull requests for {base} of {lands.remote}"
+        return ok("landing", f"{text}, which {how[lands.rules.pulls.merge]}")
     return ok("landing", f"finished branches that pass verify land on {where}")
 
 
@@ -159,6 +164,11 @@ CONDITIONS = (
         _of_both(landing.refused_ledger),
         NO_LAND,
         CheckedBy.BY_START,
+    ),
+    _landing(
+        'with [landing] via = "pr", the remote has all commits of the branch',
+        _of_both(landing.only_here),
+        NO_LAND,
     ),
     _landing("with [landing] signoff git knows who commits", _of_both(landing.unsigned), NO_LAND),
     _landing(

@@ -304,6 +304,9 @@ REPAIRS_MAX = 2
 GATE_TIMEOUT_SECONDS = 1800.0
 GATE_RETRY_SECONDS = 600.0
 """Time over which a branch is gated again on which no gate had a verdict."""
+PULLS_LOOK_SECONDS = 30.0
+CHECKS_WAIT_SECONDS = 1800.0
+"""How often pull requests are looked at, and how long a run waits for them."""
 LANDER_DELAY_SECONDS = 0.5
 LANDER_DELAY_MAX_SECONDS = 60.0
 LANDER_DEATHS_MAX = 5

@@ -16,6 +16,7 @@ from beads_workers.core.base.night import NightSoFar
 from beads_workers.core.base.option import (
     AGENTS,
     ATTEMPTS,
+    BOOLEAN,
     BOTH,
     ENDING,
     FLEET,
@@ -166,8 +167,9 @@ class Worktrees:
     base_name: str
     # The commit to begin with while there is no such ``base`` yet.
     base_else: str = ""
-    # Where the newest ``base`` is; "" for here.
+    # Where the newest ``base`` is; "" for here. ``base_there``: its name there, if it has another.
     remote: str = ""
+    base_there: str = ""
     # The tracker's ``.beads``, if there is one, for the agent's own ``bd``.
     beads: str | None = None
     # How many stay at the end of a run, to be used again; 0: none is ever used again.
@@ -180,6 +182,44 @@ class Worktrees:
 
 
 LANDING_STYLES = ("squash", "merge", "rebase")
+NEVER, AUTO, CHECKS = "never", "auto", "checks"
+"""Who merges: people; the forge, once it may; we, once the checks are green."""
+MERGES = (NEVER, AUTO, CHECKS)
+REMOTE = "origin"
+"""Where pull requests go, unless ``[landing] remote`` names another one."""
+VIA = ("branch", "pr")
+"""How branches land: on an integration branch here, or as pull requests of a forge."""
+CI_FILES = (
+    *(".github/*", ".gitea/*", ".forgejo/*", ".gitlab-ci.yml", ".woodpecker*", "Jenkinsfile"),
+    *("action.yml", "action.yaml", "*/action.yml", "*/action.yaml"),
+)
+"""Patterns of files that a forge's CI obeys as soon as they are pushed."""
+
+
+@value
+class PullRules:
+    """How pull requests are opened and merged (docs/PULLS.md)."""
+
+    # Who merges.
+    merge: str = in_file(NEVER, choice(*MERGES), **_key("forge", "merge"))
+    # With ``none``, a pull request without any check is merged, too.
+    checks: str = in_file("seen", choice("seen", "none"), **_key("forge", "checks"))
+    # For how long a run waits for pull requests that are not merged by people.
+    wait_seconds: float = in_file(
+        limits.CHECKS_WAIT_SECONDS,
+        duration(),
+        name="forge_checks_wait",
+        table=("forge", "checks_wait"),
+    )
+    look_seconds: float = in_file(
+        limits.PULLS_LOOK_SECONDS, duration(1), name="forge_look", table=("forge", "look")
+    )
+    # How often remarks of reviewers go back to the agent.
+    rounds: int = in_file(5, whole(0, 100), **_key("forge", "rounds"))
+    open_max: int = in_file(10, whole(1, 1000), **_key("forge", "open_max"))
+    draft: bool = in_file(False, BOOLEAN, **_key("forge", "draft"))
+    # A branch that changes such a file waits for a person before it is pushed.
+    guarded: tuple[str, ...] = in_file(CI_FILES, TEXTS, **_key("forge", "guarded"))
 
 
 @value
@@ -193,6 +233,15 @@ class LandingRules:
         False,
         table=("landing", "approve"),
         panel=LANDING,
+    )
+    via: str = option(
+        "branch",
+        choice(*VIA),
+        "How work lands: branch (default), or pr: a pull request each.",
+        name="land_via",
+        table=("landing", "via"),
+        panel=LANDING,
+        rare=True,
     )
     # The user's branch that is moved forward after each landing.
     into: str | None = option(
@@ -223,6 +272,7 @@ class LandingRules:
     # Where other clones land, too; None for this repository alone.
     remote: str | None = in_file(None, REF, **_key("landing", "remote"))
     form: CommitForm = field(default_factory=CommitForm)
+    pulls: PullRules = field(default_factory=PullRules)
     # How often an agent may mend its branch.
     repairs_max: int = in_file(
         limits.REPAIRS_MAX, whole(0, 100), name="repairs", table=("landing", "repairs")
@@ -248,7 +298,16 @@ class Landing:
     follows: str = ""
     # Words of agents in messages are broken that a forge would obey.
     defuses: bool = False
+    # With pull requests: the remote's branch that they are for, by its full name, as which
+    # ``branch`` stands here, and the repository on the forge.
+    theirs: str = ""
+    forge: Mapping[str, Any] = field(default_factory=dict, hash=False)
     rules: LandingRules = field(default_factory=LandingRules)
+
+    @property
+    def remote(self) -> str:
+        """Where others land, too; "" for this repository alone."""
+        return self.rules.remote or (REMOTE if self.theirs else "")
 
 
 class Sight(StrEnum):

@@ -112,8 +112,9 @@ class Settlement:
     shelved: bool = False
     # A person undoes what it has done, so that it is opened again, whoever closed it.
     taken_back: bool = False
-    # Its branch waits for a person's approval.
+    # Its branch waits for a person's approval, or is in review.
     awaits: bool = False
+    in_review: bool = False
 
     @property
     def mark(self) -> str:
@@ -121,7 +122,7 @@ class Settlement:
         unless the issue is blocked, and not ours: another fleet may have set them."""
         if self.action is Action.ASK:
             return NEEDS_ANSWER
-        return NEEDS_APPROVAL if self.awaits else ""
+        return NEEDS_APPROVAL if self.awaits else IN_REVIEW if self.in_review else ""
 
 
 def reopening(issue_id: model.IssueId, is_answered: bool) -> Settlement:
@@ -134,10 +135,10 @@ DELETED = "deleted"
 CLOSED_BY_OTHERS = "closed by somebody else"
 """``Settled.error`` of a ``CONFIRM`` that has found the issue closed."""
 
-NEEDS_ANSWER, NEEDS_APPROVAL = "needs-answer", "needs-approval"
-MARKS = (NEEDS_ANSWER, NEEDS_APPROVAL)
-"""Labels of an issue that waits for a person's answer, and of one whose branch waits for a person's
-approval."""
+NEEDS_ANSWER, NEEDS_APPROVAL, IN_REVIEW = "needs-answer", "needs-approval", "in-review"
+MARKS = (NEEDS_ANSWER, NEEDS_APPROVAL, IN_REVIEW)
+"""Labels of an issue that waits for a person's answer, of one whose branch waits for a person's
+approval, and of one whose pull request is open."""
 
 BLOCKING = (Action.QUARANTINE, Action.SHELVE, Action.ASK)
 """Actions that leave an issue ``blocked``, in nobody's name, with a note."""
@@ -280,8 +281,9 @@ class CrashedRun:
     asked: tuple[model.IssueId, ...] = ()
     # Those of ``reopened`` that are opened even if they are closed.
     answered: tuple[model.IssueId, ...] = ()
-    # Those of ``to_land`` whose branches wait for a person's approval.
+    # Those of ``to_land`` whose branches wait for a person's approval, and those in review.
     awaiting: tuple[model.IssueId, ...] = ()
+    in_review: tuple[model.IssueId, ...] = ()
 
     def closes(self, issue_ids: Iterable[model.IssueId]) -> list[Settlement]:
         """Return the writes for issues that are done, with the result of each, if known."""
@@ -313,6 +315,7 @@ class CrashedRun:
             handed_over=issue_id in self.handed_over,
             by_agent=issue_id in self.by_agents,
             awaits=action is Action.SHELVE and issue_id in self.awaiting,
+            in_review=action is Action.SHELVE and issue_id in self.in_review,
         )
 
 

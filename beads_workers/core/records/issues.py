@@ -26,7 +26,14 @@ from beads_workers.core.base.source import Action, Result
 from beads_workers.core.base.states import IssueState, Key
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.journal import Entry, Resumed, Unsettled
-from beads_workers.core.records.landing import Add, GatedAhead, Mend, landed_note, refusal_text
+from beads_workers.core.records.landing import (
+    Add,
+    GatedAhead,
+    Mend,
+    Pull,
+    landed_note,
+    refusal_text,
+)
 from beads_workers.core.records.receipts import Receipt, close_reason
 
 
@@ -38,6 +45,7 @@ class Standing(Key):
     QUARANTINED = "out of attempts; a person reopens it"
     ASKED = "waits for a person's answer"
     AWAITS_APPROVAL = "its branch lands once a person has approved it"
+    IN_REVIEW = "its pull request is not merged"
     ON_HOLD = "a person put it on hold"
     OCCUPIED = "a person stands in its worktree"
     UNCLOSED = "its work is done; a close is pending"
@@ -55,6 +63,7 @@ class Place(Key):
     QUARANTINED = "quarantined"
     QUESTIONS = "questions"
     AWAITING_APPROVAL = "awaiting_approval"
+    IN_REVIEW = "in_review"
     ON_HOLD = "on_hold"
     OCCUPIED = "occupied"
     UNCLOSED = "unclosed"
@@ -62,7 +71,8 @@ class Place(Key):
 
 
 WAIT_FOR_PERSON = (
-    *(Place.QUARANTINED, Place.QUESTIONS, Place.AWAITING_APPROVAL, Place.ON_HOLD, Place.OCCUPIED),
+    *(Place.QUARANTINED, Place.QUESTIONS, Place.AWAITING_APPROVAL, Place.IN_REVIEW),
+    *(Place.ON_HOLD, Place.OCCUPIED),
 )
 """Places from which only a person takes an issue."""
 
@@ -134,6 +144,11 @@ class Issue:
         return self.retry_entry.landing if self.retry_entry else None
 
     @property
+    def in_review(self) -> Pull | None:
+        """The pull request that its branch has as it is; None without one."""
+        return self.retry_entry.in_review if self.retry_entry else None
+
+    @property
     def shelved(self) -> bool:
         """Whether its close is pending, and an earlier run has blocked it in nobody's name."""
         return self.state is IssueState.CLOSING and self.landing is not None
@@ -143,8 +158,8 @@ class Issue:
         """Where it is counted; None if anybody may take it, or it is over: the tracker counts the
         first."""
         if (place := _PLACES.get(self.state)) is not None:
-            awaits = place is Place.WAITING_TO_LAND and self.landing and self.landing.awaits
-            return Place.AWAITING_APPROVAL if awaits else place
+            set_aside = _SET_ASIDE.get(_shelved(self))
+            return set_aside or place if place is Place.WAITING_TO_LAND else place
         if self.state in (IssueState.CLOSED, IssueState.FOREIGN):
             return None
         kept = _KEPT.get(self.standing)
@@ -615,10 +630,34 @@ class Issues:
         if issue is None or past is None or past.landing is None:
             return None
         change = Transition(issue, issue.state, issue.standing)
-        issue.retry_entry = replace(past, landing=replace(past.landing, awaits=False))
+        landing = replace(past.landing, awaits=False, approved=True)
+        issue.retry_entry = replace(past, landing=landing)
         if issue.state is IssueState.SHELVED:
             issue.standing = Standing.UNCLOSED
         return change
+
+    def _approval_needed(self, needed: rec.ApprovalNeeded, entry: Entry) -> Transition | None:
+        def change(past: rec.Checkpointed, add: Add) -> rec.Checkpointed:
+            return replace(past, landing=replace(add, awaits=True))
+
+        return self._with_landing(needed.issue_id, change)
+
+    def _pull_seen(self, seen: rec.PullSeen, entry: Entry) -> Transition | None:
+        return self._with_landing(seen.issue_id, lambda past, add: replace(past, pull=seen.pull))
+
+    def _with_landing(
+        self, issue_id: str, change: Callable[[rec.Checkpointed, Add], rec.Checkpointed]
+    ) -> Transition | None:
+        """Change what is known of an issue whose branch is to land."""
+        issue = self.known.get(issue_id)
+        past = issue.retry_entry if issue is not None else None
+        if issue is None or past is None or past.landing is None:
+            return None
+        changed = Transition(issue, issue.state, issue.standing)
+        issue.retry_entry = change(past, past.landing)
+        if issue.state is IssueState.SHELVED:
+            issue.standing = _shelved(issue)
+        return changed
 
     def _branch_gated(self, gated: rec.BranchGated, entry: Entry) -> Transition | None:
         issue = self.known.get(gated.issue_id)
@@ -728,7 +767,7 @@ class Issues:
         issue.worker_id = ""
         quarantined = issue.retry_entry is not None and issue.retry_entry.quarantined
         issue.state = IssueState.QUARANTINED if quarantined else IssueState.ENQUEUED
-        if issue.standing in (Standing.UNCLOSED, Standing.AWAITS_APPROVAL):
+        if issue.standing in (Standing.UNCLOSED, *_SET_ASIDE):
             issue.standing = Standing.OPEN
         self._forget(issue)
 
@@ -751,8 +790,9 @@ def _opened_again(issue: Issue) -> rec.Checkpointed:
 
 
 def _shelved(issue: Issue) -> Standing:
-    awaits = issue.landing is not None and issue.landing.awaits
-    return Standing.AWAITS_APPROVAL if awaits else Standing.UNCLOSED
+    if issue.landing is not None and issue.landing.awaits:
+        return Standing.AWAITS_APPROVAL
+    return Standing.IN_REVIEW if issue.in_review else Standing.UNCLOSED
 
 
 def _holds(issue: Issue) -> list[Entry]:
@@ -810,6 +850,7 @@ def _entry_after(issue: Issue, finished: rec.Finished, at: float) -> rec.Checkpo
         money=before.money,
         tokens=before.tokens,
         counted=before.counted,
+        pull=before.pull,
         **_question(finished, before, at),
     )
 
@@ -929,6 +970,10 @@ _PLACES = {
     IssueState.SHELVED: Place.WAITING_TO_LAND,
     IssueState.CLOSING: Place.UNCLOSED,
 }
+_SET_ASIDE = {
+    Standing.AWAITS_APPROVAL: Place.AWAITING_APPROVAL,
+    Standing.IN_REVIEW: Place.IN_REVIEW,
+}
 _KEPT = {
     Standing.COOLING: Place.RETRYING,
     Standing.QUARANTINED: Place.QUARANTINED,
@@ -973,6 +1018,8 @@ _FOLDS: dict[type[rec.Record], Callable[[Issues, Any, Entry], Transition | None]
     rec.Vacated: Issues._vacated,
     rec.BranchGated: Issues._branch_gated,
     rec.Approved: Issues._approved,
+    rec.ApprovalNeeded: Issues._approval_needed,
+    rec.PullSeen: Issues._pull_seen,
     rec.Checkpointed: Issues._checkpointed,
     rec.UsageFound: Issues._usage_found,
     Unsettled: Issues._unsettled,

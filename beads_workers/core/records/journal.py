@@ -26,7 +26,7 @@ from beads_workers.core.base.plain import (
 )
 from beads_workers.core.base.text import counted
 from beads_workers.core.base.wire import Aside, Status
-from beads_workers.core.records.landing import Add, GatedAhead, Mend
+from beads_workers.core.records.landing import Add, GatedAhead, Mend, Pull
 from beads_workers.core.records.money import Spend
 from beads_workers.core.records.receipts import Receipt
 
@@ -122,6 +122,14 @@ class Checkpointed(Record):
     occupied: str = ""
     # The gate's verdict on ``landing``, if that awaits approval.
     ahead: GatedAhead | None = None
+    # Its pull request, until that is over.
+    pull: Pull | None = None
+
+    @property
+    def in_review(self) -> Pull | None:
+        """The pull request of ``landing``; None if it has none as it is."""
+        is_of_it = self.landing is not None and self.pull and self.pull.of == self.landing.commit
+        return self.pull if is_of_it else None
 
 
 @value
@@ -395,6 +403,7 @@ class BranchLanded(Record):
     verified: str = ""
     train: tuple[str, ...] = ()
     contained: bool = False
+    pull: int = 0
 
 
 @value
@@ -502,6 +511,22 @@ class BranchGated(Record):
     verdict: str
     tip: str
     why: str = ""
+
+
+@value
+class ApprovalNeeded(Record):
+    """A branch is not proposed before a person has approved it; see ``landing.NeedsApproval``."""
+
+    issue_id: str
+    text: str
+
+
+@value
+class PullSeen(Record):
+    """What a pull request of the issue is like now; see ``landing.InReview``."""
+
+    issue_id: str
+    pull: Pull
 
 
 @value
@@ -821,6 +846,8 @@ KINDS: dict[str, type[Record]] = {
     "answered": Answered,
     "vacated": Vacated,
     "branch_gated": BranchGated,
+    "approval_needed": ApprovalNeeded,
+    "pull_seen": PullSeen,
     "approved": Approved,
     "refunded": Refunded,
     "source_trouble": SourceTrouble,

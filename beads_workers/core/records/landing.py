@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from beads_workers.core.base import limits
@@ -42,6 +43,29 @@ class LanderSettings:
     verify: str | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
     sight: str = ""
+    # The variables with logins of the forge, which no gate gets.
+    logins: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+
+
+@value
+class Pull:
+    """A pull request, as it was seen last."""
+
+    # 0 until it is open.
+    number: int = 0
+    url: str = ""
+    # The commit of ours that is its head, and the branch's commit (``Add.commit``) that is in it.
+    commit: str = ""
+    of: str = ""
+    # As in ``pulls``: all checks together.
+    checks: str = ""
+    # ``approved``, ``changes`` (somebody wants some), or "".
+    review: str = ""
+    # What it waits for, for people.
+    waits: str = ""
+    # Keys of the remarks that the agent was told of, and how often it was.
+    told: tuple[str, ...] = ()
+    rounds: int = 0
 
 
 # --- orders --------------------------------------------------------------------------------------
@@ -73,6 +97,10 @@ class Add:
     # Of a commit that had landed and was taken back, as it stood there.
     subject: str = ""
     awaits: bool = False
+    # A person has approved it.
+    approved: bool = False
+    # Its pull request, as far as it is known.
+    pull: Pull | None = None
 
 
 @value
@@ -157,6 +185,25 @@ class GatedAhead:
 
 
 @value
+class NeedsApproval:
+    """A branch is not proposed before a person has approved it. ``text``: why, one line."""
+
+    issue_id: str
+    attempt: int
+    text: str
+
+
+@value
+class InReview:
+    """The branch has a pull request, or waits until there is room for one: people and their CI
+    judge it. Said again whenever ``pull`` changes."""
+
+    issue_id: str
+    attempt: int
+    pull: Pull
+
+
+@value
 class Landed:
     """A branch is on the integration branch."""
 
@@ -170,6 +217,8 @@ class Landed:
     train: tuple[str, ...] = ()
     # The branch had nothing that was not there already.
     contained: bool = False
+    # Number of the pull request as which the forge has merged it.
+    pull: int = 0
 
 
 @value
@@ -182,10 +231,11 @@ class Refused:
 
     issue_id: str
     attempt: int
-    # One of four: ``conflict`` (with the tip); ``verify`` (the tip alone is green, with it the gate
+    # One of six: ``conflict`` (with the tip); ``verify`` (the tip alone is green, with it the gate
     # is red); ``gate`` (the tip alone is green, and with it there was never a verdict, however
     # often and long it was tried: ``text``); ``branch`` (what it names is not there, or git cannot
-    # merge it).
+    # merge it). Of a pull request, ``verify`` if its checks are red, ``rejected`` if reviewers have
+    # remarks, and ``closed`` if it was closed without a merge.
     why: str
     # For whoever mends it: files in conflict, or the end of verify's output.
     text: str = ""
@@ -266,6 +316,8 @@ News = (
     | Gate
     | WithoutVerdict
     | GatedAhead
+    | NeedsApproval
+    | InReview
     | Landed
     | Refused
     | LandingCancelled
@@ -297,6 +349,8 @@ def ahead_of(mine: Add, others: Iterable[Add]) -> tuple[str, ...]:
 FILES_NAMED = 5
 SET_UP_FAILED = "setup failed"
 """Beginning of the reason of a gate whose set-up failed."""
+CHECKS_RED = "checks of its pull request failed"
+"""Beginning of the reason, if the forge's CI says so."""
 
 
 def refusal_text(
@@ -312,8 +366,12 @@ def refusal_text(
             return f"its branch conflicts with what has landed{behind}: {named}".rstrip(": ")
         case "gate":
             return f"the gate cannot tell of its branch: {text.partition(chr(10))[0]}".rstrip(": ")
+        case "closed":
+            return text
         case "rejected":
             return f"a person rejects it: {text.partition(chr(10))[0]}"
+        case "verify" if text.startswith(CHECKS_RED):
+            return text.partition(chr(10))[0]
         case "verify" if text.startswith(SET_UP_FAILED):
             return f"on its branch, {text.partition(chr(10))[0]}"
         case "verify":
@@ -340,6 +398,15 @@ def ahead_text(ahead: GatedAhead | None) -> str:
     return f"verify gave no verdict: {ahead.why}"
 
 
+def pull_text(pull: Pull) -> str:
+    """Return what a pull request is like, as one line."""
+    checks = f"checks {pull.checks}" if pull.checks else ""
+    review = {"approved": "approved", "changes": "changes are wanted"}.get(pull.review, "")
+    waits = f"waits for {pull.waits}" if pull.waits else ""
+    said = ", ".join(filter(None, (checks, review, waits)))
+    return ": ".join(filter(None, (pull.url, said)))
+
+
 def kept_text(why: str, add: Add | None) -> str:
     """Return that somebody else has the issue, and what became of its work, as one line."""
     if add is None:
@@ -347,11 +414,15 @@ def kept_text(why: str, add: Add | None) -> str:
     return f"{why}; its branch stays: {add.branch or add.commit[:12]}"
 
 
-AWAITS = "awaits approval"
+AWAITS, REVIEW = "awaits approval", "in review"
+"""``LandingEnded.text`` of an issue that is set aside for people."""
 
 
-def shelve_note(add: Add | None) -> str:
-    """Return the tracker's note for people about an issue whose branch waits."""
+def shelve_note(add: Add | None, pull: Pull | None = None) -> str:
+    """Return the tracker's note for people about an issue whose branch waits. ``pull``: its pull
+    request."""
+    if pull is not None:
+        return f"beads-workers: done, and in review{f': {pull.url}' if pull.url else ''}"
     branch = add.branch or add.commit[:12] if add else "its branch"
     if add is not None and add.awaits:
         return f"beads-workers: done, and {branch} {AWAITS}"
@@ -364,6 +435,7 @@ def landed_note(note: str, landed: Any) -> str:
     if landed is None or not landed.commit:
         return note
     how = "was landed already as" if landed.contained else "landed as"
+    how = f"merged by pull request {landed.pull} as" if landed.pull else how
     on = f" on {landed.branch}" if landed.branch else ""
     landed_text = f"{how} {landed.commit[:12]}{on}"
     room = limits.CLOSE_REASON_CHARS_MAX - len(landed_text) - 2
@@ -380,6 +452,8 @@ _NAMES: dict[type[Any], str] = {
     Gate: "gate",
     WithoutVerdict: "untold",
     GatedAhead: "gated_ahead",
+    NeedsApproval: "needs_approval",
+    InReview: "in_review",
     Landed: "landed",
     Refused: "refused",
     LandingCancelled: "cancelled",

@@ -10,7 +10,7 @@ from beads_workers.core.base.model import IssueId, value
 from beads_workers.core.base.states import ConnState, IssueState, RunState
 from beads_workers.core.control import Control
 from beads_workers.core.records.issues import Issue, Standing
-from beads_workers.core.records.landing import ahead_text
+from beads_workers.core.records.landing import ahead_text, pull_text
 from beads_workers.core.requests import issue_ids
 from beads_workers.core.schedule.commands import Answer
 from beads_workers.core.schedule.events import BY_HAND, FleetRequest, Ticket
@@ -117,8 +117,15 @@ def _issue(parts: Parts, issue_id: IssueId, position: int) -> IssueFacts:
         gate_seconds=parts.landings.gate_seconds(issue),
         no_verdict=parts.landings.no_verdict(issue),
         by=_by(parts, issue),
-        ahead=ahead_text(issue.retry_entry.ahead) if issue.retry_entry else "",
+        ahead=_ahead(issue),
     )
+
+
+def _ahead(issue: Issue) -> str:
+    """Return what is known of a branch that people judge."""
+    if issue.in_review is not None:
+        return pull_text(issue.in_review)
+    return ahead_text(issue.retry_entry.ahead) if issue.retry_entry else ""
 
 
 def _error(issue: Issue) -> str:

@@ -15,7 +15,7 @@ from typing import assert_never
 from beads_workers.core.base import limits
 from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.policy import unlanded
-from beads_workers.core.base.settings import FleetSettings
+from beads_workers.core.base.settings import NEVER, FleetSettings
 from beads_workers.core.base.source import Action, Result, Settled, Settlement
 from beads_workers.core.base.states import IssueState, IssueStimulus
 from beads_workers.core.base.text import counted
@@ -32,6 +32,9 @@ LANDER_DUE = "lander due"
 
 LANDING_HELPLESS = "landing helpless"
 """Timer key: nothing has landed for as long as a person is waited for."""
+
+REVIEWS_WAITED = "reviews waited for"
+"""Timer key: a run has waited for pull requests for as long as it does."""
 
 WHAT = "landing"
 """Name of the condition while nothing lands."""
@@ -60,7 +63,8 @@ class Landings:
         self._until_empty = settings.ending.until_empty
         self._person_wait = settings.pace.person_wait_seconds
         self._idle = True
-        self._early: dict[str, ld.Landed] = {}
+        self._reviewed_at = 0.0
+        self._early: dict[str, list[ld.News]] = {}
         self._without_verdict: dict[str, ld.WithoutVerdict] = {}
         self._gates: dict[int, tuple[tuple[str, ...], float]] = {}
         """Running gates by lane: the issues in each, and since when."""
@@ -81,6 +85,8 @@ class Landings:
         if issue.landing is not None and issue.landing.awaits:
             self._set_aside(issue)
             self._gate_ahead(issue)
+        elif issue.in_review and self._alive and issue.state is IssueState.SHELVED:
+            self._tell(issue)  # The forge knows first: its merge may have closed the issue.
         elif self._alive and issue.landing is not None:
             shelved = issue.state is IssueState.SHELVED
             ask = Settlement(Action.CONFIRM, IssueId(issue.issue_id), read_first=True)
@@ -94,6 +100,7 @@ class Landings:
 
     def shelved(self, issue_id: IssueId) -> None:
         """Go on with an issue that the tracker shows as set aside now."""
+        self.settled(issue_id)
         if (issue := self._issues.known.get(issue_id)) is not None:
             self._gate_ahead(issue)
 
@@ -123,9 +130,14 @@ class Landings:
             self.withdraw(issue_id)  # The lander may gate it, or try it once more.
         issue = self._issues.known.get(issue_id)
         applied = settled.result is Result.APPLIED and self._alive
-        if applied and issue is not None and issue.state in _WAITS and issue.landing:
+        if applied and issue is not None and issue.state in _WAITS:
+            self._tell(issue)
+
+    def _tell(self, issue: Issue) -> None:
+        past = issue.retry_entry
+        if past is not None and past.landing is not None:
             self._idle = False
-            self._effects.ask(TellLander(issue.landing))
+            self._effects.ask(TellLander(replace(past.landing, pull=past.pull)))
 
     def withdraw(self, issue_id: IssueId) -> None:
         """Cancel the landing of an issue; later news of the lander does not change that."""
@@ -145,10 +157,11 @@ class Landings:
 
     def waiting(self) -> int:
         """Return how many branches are to land yet, of this run and of earlier ones.
-        Those that await approval do not count."""
+        Those that await approval or are in review do not count."""
         if self._settings is None:
             return 0
-        return self._issues.count(*_WAITS) - len(self.awaiting())
+        set_aside = len(self.awaiting()) + len(self._issues.standing(Standing.IN_REVIEW))
+        return self._issues.count(*_WAITS) - set_aside
 
     def awaiting(self) -> list[Issue]:
         """Return the issues whose branches await a person's approval."""
@@ -196,9 +209,43 @@ class Landings:
         is over: most pauses end by themselves."""
         if self._settings is None or not self._begun:
             return False
+        if self._waits_for_reviews():
+            return True
         if self._paused:
             return self._until_empty and self.waiting() > 0 and self.helpless() is None
         return self.waiting() > 0 or not self._idle
+
+    def _waits_for_reviews(self) -> bool:
+        """Return whether pull requests may be merged yet that no person has to merge."""
+        assert self._settings is not None, "something is to land"
+        rules = self._settings.rules.pulls
+        if rules.merge == NEVER or not self._until_empty:
+            return False
+        waits = self._effects.now < self._reviewed_at + rules.wait_seconds
+        return waits and bool(self._issues.standing(Standing.IN_REVIEW))
+
+    def _in_review(self, news: ld.InReview) -> None:
+        issue = self._issues.known.get(news.issue_id)
+        if issue is None or not self._is_of(issue, news.attempt) or issue.state in _CONVICTED:
+            return
+        self._works()
+        stood = issue.standing
+        self._effects.write(rec.PullSeen(news.issue_id, news.pull))
+        if stood is not Standing.IN_REVIEW:
+            self._mark(issue)
+            self._set_aside(issue)
+        if self._settings is not None and self._settings.rules.pulls.merge != NEVER:
+            self._reviewed_at = self._effects.now
+            due = self._reviewed_at + self._settings.rules.pulls.wait_seconds
+            self._effects.timers.set(REVIEWS_WAITED, due)
+
+    def _needs_approval(self, news: ld.NeedsApproval) -> None:
+        issue = self._issues.known.get(news.issue_id)
+        if issue is not None and issue.state in _WAITS and self._is_of(issue, news.attempt):
+            self._effects.write(rec.ApprovalNeeded(news.issue_id, news.text))
+            self._effects.note("warning", f"{news.issue_id} awaits approval: {news.text}")
+            self._mark(issue)
+            self._set_aside(issue)
 
     def shelve(self) -> None:
         """Leave all unlanded branches to the next start, because the run ends.
@@ -210,15 +257,26 @@ class Landings:
 
     def _set_aside(self, issue: Issue) -> None:
         """Block an issue in nobody's name, as done: its branch lands later."""
-        if issue.state is not IssueState.LANDING:
-            return
         issue_id = IssueId(issue.issue_id)
         awaits = issue.landing is not None and issue.landing.awaits
-        shelved = rec.LandingEnded(issue_id, "shelve", text=ld.AWAITS if awaits else "")
+        pull = issue.in_review
+        if issue.state is not IssueState.LANDING:
+            return
+        why = ld.AWAITS if awaits else ld.REVIEW if pull else ""
+        shelved = rec.LandingEnded(issue_id, "shelve", text=why)
         self._tasks.move(issue, IssueStimulus.SHELVE, shelved)
-        note = ld.shelve_note(issue.landing)
-        shelve = Settlement(Action.SHELVE, issue_id, note, awaits=awaits)
+        shelve = Settlement(Action.SHELVE, issue_id, ld.shelve_note(issue.landing, pull))
+        shelve = replace(shelve, awaits=awaits, in_review=pull is not None)
         self._round_trips.enqueue(self._looked_at(shelve, issue))
+
+    def _mark(self, issue: Issue) -> None:
+        """Have the tracker show why an issue is set aside: an earlier run had another reason."""
+        if issue.state is IssueState.SHELVED:
+            look = Settlement(
+                Action.CONFIRM, IssueId(issue.issue_id), read_first=True, shelved=True
+            )
+            awaits = issue.standing is Standing.AWAITS_APPROVAL
+            self._round_trips.enqueue(replace(look, awaits=awaits, in_review=not awaits))
 
     def drop(self, in_flight: InFlight) -> None:
         """Give up an issue whose claim is lost, or that a person wants back.
@@ -230,6 +288,8 @@ class Landings:
 
     def handle(self, news: ld.News) -> None:
         """Take in news from the lander."""
+        if self._comes_early(news):
+            return
         match news:
             case ld.Landed():
                 self._landed(news)
@@ -251,6 +311,10 @@ class Landings:
                     self._effects.write(
                         rec.BranchGated(issue_id, commit, news.verdict, news.tip, news.why)
                     )
+            case ld.InReview():
+                self._in_review(news)
+            case ld.NeedsApproval():
+                self._needs_approval(news)
             case ld.Tip(commit, branch):
                 self._effects.write(rec.LandingTip(commit, branch))
             case ld.Into(branch, commit, why, command):
@@ -302,9 +366,23 @@ class Landings:
         return f"{news.why} ({counted(news.times, 'time')})"
 
     def settled(self, issue_id: str) -> None:
-        """Take in a landing that came while the tracker was still being told of this issue."""
-        if self._early and (landed := self._early.pop(issue_id, None)) is not None:
-            self._landed(landed)
+        """Take in what came while the tracker was still being told of this issue."""
+        for news in self._early.pop(issue_id, ()) if self._early else ():
+            self.handle(news)
+
+    def _comes_early(self, news: ld.News) -> bool:
+        """Keep news of an issue that the tracker is being told of: blocked, or set aside."""
+        if not isinstance(news, ld.Landed | ld.Refused | ld.InReview):
+            return False
+        issue = self._issues.known.get(news.issue_id)
+        add = issue.landing if issue is not None else None
+        if issue is None or add is None or add.attempt != news.attempt:
+            return False
+        is_told = issue.state is IssueState.SHELVING
+        is_told = is_told or (issue.state is IssueState.QUARANTINING and type(news) is ld.Landed)
+        if is_told:
+            self._early.setdefault(news.issue_id, []).append(news)
+        return is_told
 
     def died(self, why: str) -> None:
         """Start the lander again after its death, and ask it for the same."""
@@ -344,13 +422,10 @@ class Landings:
         issue = self._issues.known.get(landed.issue_id)
         if issue is None or not self._is_of(issue, landed.attempt):
             return
-        if issue.state is IssueState.QUARANTINING:
-            self._early[landed.issue_id] = landed  # The tracker is being told that it is blocked.
-            return
         assert self._settings is not None, "there is a lander"
         record = rec.BranchLanded(
             *(landed.issue_id, landed.attempt, landed.commit, self._settings.branch),
-            *(landed.verified, landed.train, landed.contained),
+            *(landed.verified, landed.train, landed.contained, landed.pull),
         )
         self._tasks.move(issue, IssueStimulus.LANDED, record)
         close = Settlement(Action.CLOSE, IssueId(landed.issue_id), issue.close_note)
@@ -375,7 +450,7 @@ class Landings:
         if refused.why and verdict != "quarantined":
             self.withdraw(issue_id)  # The agent goes on with its branch.
         if verdict == "quarantined":
-            if issue.standing is Standing.AWAITS_APPROVAL:
+            if issue.standing in (Standing.AWAITS_APPROVAL, Standing.IN_REVIEW):
                 # It stays blocked, and the look takes its label off.
                 look = Settlement(Action.CONFIRM, issue_id, read_first=True, shelved=True)
                 self._round_trips.enqueue(look)

@@ -40,6 +40,7 @@ LISTEN = "listen for answers"
 _AT_REST = {
     Standing.ASKED: IssueState.QUARANTINED,
     Standing.AWAITS_APPROVAL: IssueState.SHELVED,
+    Standing.IN_REVIEW: IssueState.SHELVED,
     Standing.UNCLOSED: IssueState.SHELVED,
     Standing.QUARANTINED: IssueState.QUARANTINED,
     Standing.ON_HOLD: IssueState.ENQUEUED,

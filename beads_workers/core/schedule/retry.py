@@ -39,7 +39,7 @@ def history_of(issue: Issue) -> AttemptHistory:
 
 _DONE_OR_HELD = (
     *(Standing.ON_HOLD, Standing.OCCUPIED),
-    *(Standing.UNCLOSED, Standing.AWAITS_APPROVAL),
+    *(Standing.UNCLOSED, Standing.AWAITS_APPROVAL, Standing.IN_REVIEW),
 )
 
 

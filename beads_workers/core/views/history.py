@@ -18,7 +18,7 @@ from beads_workers.core.records import issues as reducer
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records.issues import Standing, Transition
 from beads_workers.core.records.journal import Entry, Resumed
-from beads_workers.core.records.landing import ahead_text, refusal_text
+from beads_workers.core.records.landing import Pull, ahead_text, refusal_text
 from beads_workers.core.records.money import is_cut
 from beads_workers.core.records.receipts import INDEPENDENT, Receipt
 from beads_workers.core.views.landing_board import BEGAN, LandingBoard
@@ -54,6 +54,8 @@ class Fate(Enum):
     """It waits for a person's answer."""
     AWAITS_APPROVAL = "awaits_approval"
     """Done, and its branch awaits a person's approval."""
+    IN_REVIEW = "in_review"
+    """Done, and its pull request is not merged (yet)."""
     UNCLOSED = "unclosed"
     """Done, but the tracker has not closed it (yet); the next start does."""
     WAITING_TO_LAND = "waiting_to_land"
@@ -172,6 +174,8 @@ class LandingHistory:
     gate_seconds: float = 0.0
     # The gate's verdict ahead of approval, for people.
     ahead: str = ""
+    # Its pull request, while that is open.
+    pull: Pull | None = None
 
 
 @dataclass(slots=True)
@@ -422,7 +426,8 @@ class _WholeRun(Board):
             past = change.issue.retry_entry
             ahead = ahead_text(past.ahead) if past is not None and add.awaits else ""
             before = issue.landing or LandingHistory()
-            issue.landing = replace(before, branch=add.branch, ahead=ahead)
+            pull = change.issue.in_review
+            issue.landing = replace(before, branch=add.branch, ahead=ahead, pull=pull)
         issue.fate = _fate(change.issue)
 
     def _taken_back(self, issue: IssueHistory) -> None:
@@ -546,7 +551,7 @@ def _land(issue: IssueHistory, record: rec.BranchLanded | rec.LandingEnded, now:
             before,
             commit=record.commit,
             landed=now,
-            verified=bool(record.verified),
+            verified=bool(record.verified or record.pull),
             independent=INDEPENDENT in record.verified,
             nothing_new=record.contained,
         )
@@ -594,5 +599,7 @@ def _fate(issue: reducer.Issue) -> Fate:
         return out.get(issue.standing, Fate.REQUEUED)
     if issue.landing is not None and issue.landing.awaits and issue.state in _SET_ASIDE:
         return Fate.AWAITS_APPROVAL
+    if issue.in_review is not None and issue.state in _SET_ASIDE:
+        return Fate.IN_REVIEW
     # Until the tracker has answered, an issue that is to be requeued is ours.
     return _FATES.get(issue.state, Fate.UNFINISHED)

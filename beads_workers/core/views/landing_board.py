@@ -59,7 +59,7 @@ class LandingBoard:
             case rec.BranchLanded() as landed:
                 self.landed += 1
                 self.nothing_new += landed.contained
-                self.unverified += not landed.verified and not landed.contained
+                self.unverified += not (landed.verified or landed.contained or landed.pull)
                 self.independent += INDEPENDENT in landed.verified
                 self.tip = landed.commit
                 self.last.append((entry, title))

@@ -105,7 +105,7 @@ class RecoveryState:
     def to_land(self) -> dict[str, str]:
         """Issues that are done, and have not landed, with the notes for the tracker."""
         waiting = (*self._in(IssueState.LANDING), *self._in(IssueState.SHELVING))
-        return {i.issue_id: shelve_note(i.landing) for i in waiting}
+        return {i.issue_id: shelve_note(i.landing, i.in_review) for i in waiting}
 
     @property
     def reopened(self) -> list[str]:
@@ -195,6 +195,7 @@ class RecoveryState:
             asked=_sorted(self.asked),
             answered=_sorted(i.issue_id for i in self._all() if i.is_answered),
             awaiting=_sorted(i.issue_id for i in self._all() if i.landing and i.landing.awaits),
+            in_review=_sorted(i.issue_id for i in self._all() if i.in_review),
         )
         return [*unsettled_runs, last]
 

@@ -22,7 +22,7 @@ from beads_workers.core.records.issues import (
     Transition,
 )
 from beads_workers.core.records.journal import CallEnded, CallStarted, Entry
-from beads_workers.core.records.landing import ahead_text
+from beads_workers.core.records.landing import ahead_text, pull_text
 from beads_workers.core.views import snapshot
 from beads_workers.core.views.agent_board import shown_time
 
@@ -198,9 +198,11 @@ def approval_row(issue: Issue) -> dict[str, Any]:
 def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
     """Return the landing of ``status``; None if nothing lands."""
     waiting = board.waiting_to_land
-    if not board.landings.branch and not waiting and not board.awaiting:
+    in_review = board.issues.standing(Standing.IN_REVIEW)
+    if not (board.landings.branch or waiting or board.awaiting or in_review):
         return None
     return {
+        "in_review": [row for i in in_review[:QUARANTINED_MAX] for row in _in_review(i)],
         "waiting_to_land": [
             {"issue_id": i.issue_id, "title": i.title[:TITLE_CHARS_MAX]}
             for i in waiting[:QUARANTINED_MAX]
@@ -208,6 +210,14 @@ def _landing(board: snapshot.Board, elapsed: float) -> dict[str, Any] | None:
         "refused": [_refused(issue) for issue in islice(board.refused, REFUSED_MAX)],
         **board.landings.shown(elapsed),
     }
+
+
+def _in_review(issue: Issue) -> Iterator[dict[str, Any]]:
+    """Yield the row of an issue whose pull request is open."""
+    if (pull := issue.in_review) is not None:
+        about = {"title": issue.title[:TITLE_CHARS_MAX], "text": _cut(pull_text(pull))}
+        names = ("number", "url", "commit", "checks", "review", "waits")
+        yield {"issue_id": issue.issue_id, **about, **{name: getattr(pull, name) for name in names}}
 
 
 def _refused(issue: Issue) -> dict[str, Any]:
@@ -373,6 +383,7 @@ def ending(board: snapshot.Board, run_id: str) -> dict[str, Any]:
     ended = board.ended
     reason = END_REASONS.get(ended.reason, ended.reason) if ended else ""
     others = shown["held_elsewhere"] or board.questions or board.awaiting
+    others = others or board.issues.standing(Standing.IN_REVIEW)
     if others and ended and ended.reason == "idle_timeout":
         reason = "nothing else is left to do"
     how = f"ended: {reason}" if ended else "ended without a word (killed?)"

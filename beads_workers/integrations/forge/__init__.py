@@ -29,7 +29,8 @@ def _open(opening: Opening) -> Source:
     )
 
 
-def _secrets(options: Mapping[str, Any]) -> tuple[str, ...]:
+def secrets(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the variables with tokens, and what is set instead of others (``processes.hide``)."""
     tokens = (*GH_TOKENS, NO_GH_LOGIN) if options.get("kind") == "github" else TOKENS
     hidden = (each for each in tokens if each not in options.get("pass", ()))
     return *hidden, f"{NO_LOGIN_AT}={options.get('url', '')}"
@@ -43,7 +44,7 @@ KIND = SourceKind(
         dependencies=True, owned=False, agents_close=False, obeys_commits=True
     ),
     prefixes=("github:", "gitea:", "forge:"),
-    secrets=_secrets,
+    secrets=secrets,
     forms=FORMS,
     named=False,
     locate=Late("beads_workers.integrations.forge.place:locate"),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from beads_workers.core.base.model import value
+from beads_workers.core.base.pulls import PullRefused
 from beads_workers.core.base.source import Calls, SourceError
 
 FORMS = ("github:OWNER/REPO", "gitea:https://HOST/OWNER/REPO", "forge:")
@@ -32,6 +33,10 @@ class ForgeDown(ForgeError):
 
 class Gone(ForgeError):
     """There is no such issue or comment, or it cannot be seen."""
+
+
+class NotTaken(PullRefused, ForgeError):
+    """The forge does not do what it was asked for."""
 
 
 @value

@@ -68,7 +68,16 @@ class Gh:
             self._kept[path] = tag, answer
         return answer
 
-    def _answer(self, words: list[str], body: Any, what: str) -> HttpAnswer:
+    def text(self, path: str) -> str:
+        """Return a plain text, to which GitHub leads by another address; "" if there is none.
+        Raises ``ForgeDown``."""
+        self._patience.check()
+        answer = self._answer(["api", "-i", path.lstrip("/")], None, f"GET {path}", is_text=True)
+        return answer.data if answer.status == 200 else ""
+
+    def _answer(
+        self, words: list[str], body: Any, what: str, *, is_text: bool = False
+    ) -> HttpAnswer:
         began = time.monotonic()
         with ExitStack() as stack:
             if body is not None:
@@ -99,6 +108,8 @@ class Gh:
         pairs = (line.partition(":") for line in lines[1:])
         headers = {name.strip().lower(): text.strip() for name, _, text in pairs}
         status = int(first[1])
+        if is_text:
+            return HttpAnswer(status, headers, data.decode("utf-8", "replace"))
         is_json = status < 300 or data[:1] in (b"{", b"[")
         return HttpAnswer(status, headers, parsed(data, what) if is_json else "")
 

@@ -48,6 +48,7 @@ class Gitea(RestForge):
             hint = f"set {TOKENS[0]} to a token that may read and write issues"
             raise ForgeError(f"no token for {repository.url}", hint)
         super().__init__(repository, Http(f"{repository.url}/api/v1", token))
+        self.token = token
         self._labels: dict[str, int] = {}
         self._writers = Remembered()
 

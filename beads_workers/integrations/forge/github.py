@@ -68,7 +68,8 @@ class GitHub(RestForge):
         environ: Mapping[str, str] = os.environ,
         call_log: CallLog | None = None,
     ) -> None:
-        super().__init__(repository, Gh(repository.url.partition("://")[2], environ, call_log))
+        self.gh = Gh(repository.url.partition("://")[2], environ, call_log)
+        super().__init__(repository, self.gh)
         self._writers = Remembered()
 
     def describe(self) -> str:
@@ -181,10 +182,10 @@ def _issue(data: Json) -> ForgeIssue:
         number=number_of(data, "number"),
         title=text_of(data, "title"),
         body=text_of(data, "body"),
-        author=_login(data.get("author")),
+        author=login_in(data.get("author")),
         is_open=data["state"] == "OPEN",
         labels=tuple(text_of(each, "name") for each in data["labels"]["nodes"]),
-        assignees=tuple(_login(each) for each in data["assignees"]["nodes"]),
+        assignees=tuple(login_in(each) for each in data["assignees"]["nodes"]),
         created_at=text_of(data, "createdAt"),
         updated_at=text_of(data, "updatedAt"),
         closed_at=text_of(data, "closedAt"),
@@ -199,7 +200,7 @@ def _comment(data: Json) -> ForgeComment:
     is_bot = isinstance(author, dict) and author.get("__typename") == "Bot"
     # ``databaseId`` has 32 bits, which are too few.
     key = int(text_of(data, "url").rpartition("#issuecomment-")[2])
-    return ForgeComment(key, _login(author), text_of(data, "body"), at, is_bot)
+    return ForgeComment(key, login_in(author), text_of(data, "body"), at, is_bot)
 
 
 def _events(data: Json) -> tuple[tuple[LabelEvent, ...], str]:
@@ -210,12 +211,12 @@ def _events(data: Json) -> tuple[tuple[LabelEvent, ...], str]:
         if kind == "RenamedTitleEvent":
             renamed = at
         elif kind in ("LabeledEvent", "UnlabeledEvent"):
-            author, label = _login(each.get("actor")), text_of(each["label"], "name")
+            author, label = login_in(each.get("actor")), text_of(each["label"], "name")
             events.append(LabelEvent(label, author, at, kind == "LabeledEvent"))
     return tuple(events), renamed
 
 
-def _login(author: Any) -> str:
+def login_in(author: Any) -> str:
     """Return a login as the REST API has it, where programs end with ``[bot]``."""
     if not isinstance(author, dict):
         return ""

@@ -90,6 +90,16 @@ def find(text: str, project: Path, environ: Mapping[str, str] = os.environ) -> F
     raise SourceError(f"{text!r} names no repository", f"{', '.join(FORMS)} are known")
 
 
+def of_remote(project: Path, remote: str) -> ForgeRepository:
+    """Return the repository that a remote leads to; raises ``SourceError``."""
+    url = _remote(project, remote)
+    try:
+        return find(f"forge:{url}", project)
+    except SourceError:
+        error = f"the remote {remote} ({url or 'no address'}) is no repository of a forge"
+        raise SourceError(error, "'git remote -v' shows the remotes") from None
+
+
 def _hosts(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the hosts that are GitHub's, or a GitHub Enterprise that ``gh`` is told of."""
     return tuple(filter(None, (GITHUB_HOST, environ.get("GH_HOST"))))
@@ -103,9 +113,9 @@ def _parts(text: str) -> tuple[str, str]:
     return (ssh[1].lower(), ssh[2]) if ssh is not None else ("", "")
 
 
-def _remote(project: Path) -> str:
+def _remote(project: Path, name: str = "origin") -> str:
     try:
-        return (git_or_none(str(project), "config", "remote.origin.url") or "").strip()
+        return (git_or_none(str(project), "config", f"remote.{name}.url") or "").strip()
     except GitError:
         return ""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from beads_workers.core.base.model import value
 from beads_workers.core.base.source import Calls
-from beads_workers.integrations.forge.api import ForgeDown, ForgeError, Gone
+from beads_workers.integrations.forge.api import ForgeDown, ForgeError, Gone, NotTaken
 
 CALL_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
@@ -62,7 +62,7 @@ class Patience:
         if status in (404, 410):
             raise Gone(f"{what}: there is none, or this login cannot see it")
         if status >= 400:
-            raise ForgeError(f"{what}: {status} {said}".rstrip())
+            raise NotTaken(f"{what}: {status} {said}".rstrip())
         return reply
 
 

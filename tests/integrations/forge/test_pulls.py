@@ -1,0 +1,222 @@
+"""Pull requests: a whole fleet proposes its work, and the team's CI and people judge it."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.integrations.forge.pull_projects import (
+    APPROVED,
+    CHANGES,
+    WORK,
+    GiteaPullProject,
+    GitHubPullProject,
+    PullProject,
+)
+from tests.support.fleet import call, until
+from tests.support.processes import send
+from tests.support.repository import git
+
+pytestmark = [pytest.mark.peers, pytest.mark.daily(2)]
+
+PROJECTS = {"gitea": GiteaPullProject, "github": GitHubPullProject}
+
+
+@pytest.fixture(params=sorted(PROJECTS))
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> PullProject:
+    made: PullProject = PROJECTS[request.param](tmp_path)
+    return made
+
+
+def test_people_merge_and_a_pass_or_a_start_closes(project: PullProject) -> None:
+    project.settings()
+    project.create_many([{"title": "one"}, {"title": "two"}])
+    before = git(project.folder, "rev-parse", "HEAD")
+    assert project.start().process.wait(60) == 7
+    one, two = project.pulls()
+    assert {one.title, two.title} == {"one", "two"} and one.state == "open"
+    assert "fixes #1" not in one.body and "For bw-" in one.body
+    assert {project.state_of("bw-1"), project.state_of("bw-2")} == {"blocked"}
+    assert "in review: http" in call(project, "why", "bw-1").stdout
+    assert "in review" in call(project, "report").stdout
+    assert "in-review" in call(project, "show", "bw-1").stdout
+    passed = call(project, "pr", "--trust")
+    assert passed.returncode == 7 and "2 branches not merged yet" in passed.stderr, passed
+    project.merge(one)
+    passed = call(project, "pr", "--trust")
+    assert passed.returncode == 7 and "1 branch not merged yet" in passed.stderr, passed
+    assert sorted(state for state, _ in project.read_all().values()) == ["blocked", "closed"]
+    project.merge(two)
+    assert project.start().process.wait(60) == 0
+    assert {state for state, _ in project.read_all().values()} == {"closed"}
+    assert len(project.pulls()) == 2
+    assert git(project.folder, "ls-remote", "origin", "refs/heads/bw/*") == ""
+    assert git(project.folder, "rev-parse", "HEAD") == before, "the user's checkout is untouched"
+    assert git(project.folder, "status", "--porcelain", "-uno") == ""
+    assert call(project, "pr", "--trust").stdout == "no pull request of ours is open\n"
+
+
+def test_red_checks_and_remarks_go_back_to_the_agent(project: PullProject) -> None:
+    project.settings(merge="checks")
+    project.create_many([{"title": "one"}])
+    fleet = project.start()
+    first = project.only()
+    project.check(first, green=False)
+    second = project.pushed_after(first)
+    project.review(second, CHANGES, "say it in French", by="eve")
+    project.review(second, CHANGES, "say it in German")
+    third = project.pushed_after(second)
+    project.review(third, APPROVED, "")
+    project.check(third, green=True)
+    assert fleet.process.wait(60) == 0, fleet.output
+    assert project.only().state == "merged" and project.state_of("bw-1") == "closed"
+    assert "say it in German" in fleet.output or "alice" in fleet.output
+    assert "French" not in fleet.output
+    ended = [each for each in fleet.journal("landing_ended") if each.get("why")]
+    assert [each["why"] for each in ended] == ["verify", "rejected"]
+    if project.forge == "github":
+        assert "it is broken here" in ended[0]["text"]
+    attempts = {each["attempt"] for each in fleet.journal("started")}
+    assert attempts == {1}, "a fix round is no new attempt"
+    assert any("answers this" in each for each in project.comments(third))
+
+
+def test_a_pull_request_that_is_closed_unmerged_quarantines(project: PullProject) -> None:
+    project.settings(merge="checks")
+    project.create_many([{"title": "one"}])
+    fleet = project.start()
+    project.close(project.only())
+    assert fleet.process.wait(60) == 7
+    assert project.state_of("bw-1") == "blocked"
+    shown = call(project, "why", "bw-1").stdout
+    assert "has closed" in shown and "without a merge" in shown, shown
+    assert call(project, "retry", "bw-1").returncode == 0
+    fleet = project.start()
+    again = until(lambda: project.pulls()[1:])[0]
+    project.check(again, green=True)
+    assert fleet.process.wait(60) == 0 and project.state_of("bw-1") == "closed"
+
+
+def test_what_ci_obeys_waits_for_a_person(project: PullProject) -> None:
+    project.settings()
+    project.create_many([{"title": "one"}])
+    work = f"mkdir -p .github/workflows; echo x >.github/workflows/a.yml; {WORK}"
+    fleet = project.start(work=work)
+    assert fleet.process.wait(60) == 7
+    assert project.pulls() == [] and "which CI obeys" in fleet.output
+    assert git(project.folder, "ls-remote", "origin", "refs/heads/bw/*") == ""
+    assert "approv" in call(project, "why", "bw-1").stdout
+    assert call(project, "diff", "bw-1").returncode == 0
+    done = call(project, "approve", "bw-1")
+    assert done.returncode == 0, done
+    assert project.start().process.wait(60) == 7
+    assert len(project.pulls()) == 1
+
+
+def test_only_so_many_are_open_at_once(project: PullProject) -> None:
+    project.settings(open_max=1, merge="checks")
+    project.create_many([{"title": f"bw-{number}"} for number in (1, 2, 3)])
+    fleet = project.start()
+    for number in range(3):
+        (seen,) = until(lambda: [each for each in project.pulls() if each.state == "open"])
+        assert len(project.pulls()) == number + 1
+        project.check(seen, green=True)
+        until(partial(project.is_closed, seen.title))
+    assert fleet.process.wait(60) == 0
+    assert {state for state, _ in project.read_all().values()} == {"closed"}
+
+
+def test_what_is_on_the_branch_already_needs_no_merge(project: PullProject) -> None:
+    project.settings(merge="checks")
+    project.create_many([{"title": "one"}])
+    fleet = project.start()
+    seen = project.only()
+    git(project.folder, "fetch", "-q", project.url, "bw/bw-1/pr")
+    git(project.folder, "push", "-q", project.url, "FETCH_HEAD:refs/heads/main")
+    project.check(seen, green=True)
+    assert fleet.process.wait(60) == 0
+    assert project.state_of("bw-1") == "closed" and project.only().state != "open"
+    assert git(project.folder, "for-each-ref", "refs/bw/pulls") == ""
+
+
+def test_an_undo_is_a_pull_request(project: PullProject) -> None:
+    project.settings(merge="checks")
+    project.create_many([{"title": "one"}])
+    with checking(project):
+        assert project.start().process.wait(60) == 0
+    done = call(project, "undo", "bw-1", "--trust")
+    assert done.returncode == 0 and "proposed: http" in done.stdout, done
+    assert call(project, "undo", "bw-1", "--trust").returncode == 0
+    _, back = project.pulls()
+    assert back.title.startswith("Revert") and back.state == "open"
+    assert project.state_of("bw-1") == "closed"
+    project.merge(back)
+    git(project.folder, "fetch", "-q", project.url, "main")
+    assert "wbw-1" not in git(project.folder, "ls-tree", "--name-only", "FETCH_HEAD")
+
+
+def test_calls_are_few(project: PullProject) -> None:
+    project.settings(merge="checks", look="5s")
+    project.create_many([{"title": "one"}])
+    with checking(project):
+        assert project.start().process.wait(60) == 0
+    asked = project.requests()
+    once = [each for each in asked if each.endswith(project.repository_path)]
+    looks = 1
+    assert len(asked) - len(once) - looks <= {"github": 5, "gitea": 6}[project.forge], asked
+
+
+def test_nothing_is_lost_or_opened_twice_whatever_is_killed(project: PullProject) -> None:
+    project.settings(merge="checks")
+    chance, count = random.Random(11), 8
+    project.create_many([{"title": f"bw-{number}"} for number in range(1, count + 1)])
+    with checking(project):
+        for _ in range(7):
+            fleet = project.start()
+            time.sleep(chance.uniform(1.0, 5.0))
+            send([fleet.process.pid, fleet.pid, *fleet.token_holders()], signal.SIGKILL)
+            fleet.process.wait(30)
+            fleet.end()
+        last = project.start()
+        assert last.process.wait(180) == 0, last.output
+    assert {state for state, _ in project.read_all().values()} == {"closed"}
+    seen = project.pulls()
+    # A Gitea whose caller is killed may have merged without knowing it.
+    assert len(seen) == count and {each.state for each in seen} <= {"merged", "closed"}
+    assert {each.title for each in seen} == {f"bw-{number}" for number in range(1, count + 1)}
+    git(project.folder, "fetch", "-q", project.url, "main")
+    landed = git(project.folder, "ls-tree", "--name-only", "FETCH_HEAD").split()
+    assert sorted(name for name in landed if name.startswith("w")) == [
+        f"wbw-{number}" for number in range(1, count + 1)
+    ]
+    assert git(project.folder, "for-each-ref", "refs/bw/pulls") == ""
+
+
+@contextmanager
+def checking(project: PullProject) -> Iterator[None]:
+    """CI finds everything green, while this lasts."""
+    over, known = threading.Event(), set[str]()
+
+    def check() -> None:
+        while not over.wait(0.3):
+            for seen in project.pulls():
+                if seen.state == "open" and seen.commit not in known:
+                    project.check(seen, green=True)
+                    known.add(seen.commit)
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(check)
+        try:
+            yield
+        finally:
+            over.set()
+        done.result()
