@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -290,6 +291,19 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
         return fail("landing", text, hint=hint)
     except RemoteTrouble as error:
         return fail("landing", f"nothing lands: {error}")
+    return None
+
+
+def forge_refuses(landing: Landing, worktrees: Worktrees) -> Check | None:
+    """Report a forge that has no login of this user, or does not let it write."""
+    if not landing.forge:
+        return None
+    service = need("pull_requests")
+    try:
+        forge = service.open_pulls(landing.forge, service.logins(landing.forge, os.environ))
+        forge.describe()
+    except SourceError as error:
+        return fail("landing", f"no pull requests: {error}", hint=error.hint)
     return None
 
 

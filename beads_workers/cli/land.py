@@ -106,8 +106,8 @@ def pr(
 ) -> None:
     """Look once at the pull requests of earlier runs.
 
-    What may be merged is merged, and what is merged is closed. No agent is started. Exit status 7:
-    some are open still.
+    It merges them as [forge] merge says, and closes the issues of merged ones. No agent is started.
+    Exit status 7: some are open still.
     """
     from beads_workers.cli.preparation import check_gate
 
@@ -282,7 +282,7 @@ def _settings(
     from beads_workers.cli.tracker_access import settings_here, settings_to_write
     from beads_workers.cli.trust import refuse_untrusted, settle
     from beads_workers.options import TRUST_ALL, given
-    from beads_workers.runtime.sources import logins_of
+    from beads_workers.runtime.sources import logins_of, secrets_of
     from beads_workers.worktrees.records import Records
     from beads_workers.worktrees.relocation import lead_back
 
@@ -302,7 +302,8 @@ def _settings(
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{NAME}"
     tracker = (settings_to_write if runs else settings_here)(directory, resolved=resolved)
     of = LanderSettings(landing, worktrees, run_id, options.work.verify)
-    return replace(of, logins=logins_of(landing)), tracker
+    secrets = secrets_of(replace(tracker, landing=landing))
+    return replace(of, logins=logins_of(landing), secrets=secrets), tracker
 
 
 def _verify_of_last_run(directory: Path) -> str | None:
@@ -405,10 +406,13 @@ def _landing(
     settings: LanderSettings, adds: list[messages.Add], *, quiet: bool
 ) -> Iterator[messages.News]:
     """Yield the lander's messages until all branches have an answer, or it pauses."""
+    from beads_workers.runtime.processes import without
+
     if not adds:
         return
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "beads_workers.landing.run"],
+        env=without(os.environ, settings.secrets),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -40,7 +40,7 @@ from beads_workers.landing.sees.leads import Lead, find_leads
 from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
-from beads_workers.runtime.processes import inherited
+from beads_workers.runtime.processes import hide, inherited
 from beads_workers.worktrees import making, programs, ref_files, submodules
 from beads_workers.worktrees.freshness import changed_files, clear_gone
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
@@ -249,6 +249,7 @@ def _be_gate(
         os.closerange(3, result_fd)
         os.closerange(result_fd + 1, 1 << 16)
         place.redirect_output()
+        hide(settings.secrets)
         result = place.run(order)
         if order.tree:
             with contextlib.suppress(OSError):  # A full disk: the tree is gated again if needed.

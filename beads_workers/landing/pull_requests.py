@@ -422,5 +422,5 @@ def _remarks(some: Sequence[pulls.ReviewRemark]) -> str:
     parts = []
     for each in some:
         place = f" on {printable(each.place, 200)}" if each.place else ""
-        parts.append(f"{printable(each.author, 60)} says{place}:\n{each.text[:REMARK_CHARS]}")
+        parts.append(f"{printable(each.author, 60)} says{place}: {each.text[:REMARK_CHARS]}")
     return "\n\n".join(parts)

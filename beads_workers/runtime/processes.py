@@ -224,13 +224,23 @@ fleet sets them, or its Python environment, into which ``poetry install`` would 
 code in place of the checkout's."""
 
 
-def hide(secrets: Iterable[str]) -> None:
-    """Take variables out of this process's environment; ``NAME=TEXT`` is set instead."""
+def without(environ: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str]:
+    """Return an environment without these variables; ``NAME=TEXT`` is set instead."""
+    found = dict(environ)
     for each in secrets:
         name, is_set, text = each.partition("=")
-        os.environ.pop(name, None)
+        found.pop(name, None)
         if is_set:
-            os.environ[name] = text
+            found[name] = text
+    return found
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Take variables out of this process's environment, as ``without`` does."""
+    left = without(os.environ, secrets)
+    for name in set(os.environ) - set(left):
+        del os.environ[name]
+    os.environ.update(left)
 
 
 def inherited() -> dict[str, str]:

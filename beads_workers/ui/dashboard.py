@@ -232,7 +232,10 @@ def _queue(snapshot: Fields, age: float, columns: int) -> Text:
     if columns >= QUEUE_COLUMNS:
         row.add("unclosed ").add(str(queue["unclosed"]), 4, "strong")
         if snapshot["landing"]:
-            row.add("to land ").add(str(queue["waiting_to_land"]), 4, "strong")
+            to_land, in_review = queue["waiting_to_land"], queue["in_review"]
+            reviewed = in_review and not to_land
+            row.add("review " if reviewed else "to land ")
+            row.add(str(in_review if reviewed else to_land), 4, "strong")
     return row.text()
 
 

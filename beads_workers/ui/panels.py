@@ -345,6 +345,8 @@ def landing(
     waits, refused = len(shown["waiting_to_land"]), len(shown["refused"])
     title = f"{shown['landed']} landed on {shown['branch'] or 'its branch'}"
     title += f", {waits} to land" if waits else ""
+    reviews = viewer.reviews(shown)
+    title += f", {len(reviews)} {REVIEW}" if reviews else ""
     title += f", {refused} {DID_NOT_LAND}" if refused else ""
     yield _rule(title + only, width, screen)
     gates = GATES_ROWS if rows >= LANDING_ROWS else 1
@@ -355,12 +357,13 @@ def landing(
         why = next(
             (str(c["text"]) for c in snapshot["degraded"] if c["condition"] == "landing"), ""
         )
-        quiet = "nothing else to land" if refused else "nothing to land"
+        quiet = "nothing else to land" if refused or reviews else "nothing to land"
         text = why or ("they wait for a gate" if waits else quiet)
         yield Row(width).add(" ").fill(text, "attention" if why else "muted").text()
     yield from [Row(width).text()] * (gates - max(1, len(running)))
-    for landed in list(reversed(shown["last"]))[: max(0, rows - 1 - gates)]:
-        yield _landed_row(landed, width, id_columns(snapshot, width), unicode=screen.unicode)
+    room, rest = id_columns(snapshot, width), max(0, rows - 1 - gates)
+    for row in [*reviews, *reversed(shown["last"])][:rest]:
+        yield _landing_row(row, width, room, unicode=screen.unicode, chosen=False)
 
 
 def _gate_row(gate: viewer.Fields, age: float, width: int) -> Text:
@@ -416,12 +419,12 @@ def _landing_row(
     each: viewer.Fields, width: int, id_room: int, *, unicode: bool, chosen: bool
 ) -> Text:
     """Return a row of a branch: of one that waits, a word instead of time and mark."""
-    if each["verdict"] not in (viewer.WAITS, viewer.REFUSED):
+    if each["verdict"] not in (viewer.WAITS, viewer.REFUSED, viewer.IN_REVIEW):
         return _landed_row(each, width, id_room, unicode=unicode, chosen=chosen)
-    waits, room = each["verdict"] == viewer.WAITS, _clock(0.0, width)[1]
+    waits, room = each["verdict"] != viewer.REFUSED, _clock(0.0, width)[1]
     row = Row(width, CHOSEN if chosen else "").add(" ")
     if waits:
-        row.add("waits", room + 2, "time")
+        row.add(each["verdict"], room + 2, "time")
     else:
         row.add(_clock(each["at"], width)[0] if each["at"] else "", room, "muted").add(
             "✗" if unicode else "x", 2, "bad.strong"

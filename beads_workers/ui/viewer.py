@@ -89,7 +89,7 @@ Fields = Mapping[str, Any]
 FOLDED = (Part.QUARANTINED, Part.DECISIONS, Part.ISSUES)
 """Lists in which quarantined issues of one cause are one row, see ``backlog.entries``."""
 
-WAITS, REFUSED = "waits", "refused"
+WAITS, REFUSED, IN_REVIEW = "waits", "refused", "review"
 """Verdicts of rows of ``Part.LANDING`` beside those of the lander: branches that wait to land, and
 those that are quarantined."""
 
@@ -111,8 +111,8 @@ STATES: dict[Part, dict[str, Callable[[Fields], bool]]] = {
     },
     Part.LANDING: {
         "landed": lambda row: row["verdict"] == "landed",
-        DID_NOT_LAND: lambda row: row["verdict"] not in ("landed", WAITS),
-        "waiting": lambda row: row["verdict"] == WAITS,
+        DID_NOT_LAND: lambda row: row["verdict"] not in ("landed", WAITS, IN_REVIEW),
+        "waiting": lambda row: row["verdict"] in (WAITS, IN_REVIEW),
     },
     Part.QUARANTINED: {},
     Part.DECISIONS: {},
@@ -434,7 +434,15 @@ def _landing_rows(snapshot: Fields) -> list[Fields]:
     ]
     # A branch that is quarantined is listed once.
     told = [verdicts.get(row["issue_id"]) for row in refused]
-    return [*waiting, *refused, *(row for row in reversed(landing["last"]) if row not in told)]
+    last = (row for row in reversed(landing["last"]) if row not in told)
+    return [*waiting, *reviews(landing), *refused, *last]
+
+
+def reviews(landing: Fields) -> list[Fields]:
+    """Return the rows of pull requests, with what they wait for as their titles."""
+    return [
+        {**row, "title": row["text"], "verdict": IN_REVIEW, "at": 0} for row in landing["in_review"]
+    ]
 
 
 def key_of(part: Part, row: Fields) -> str:

@@ -166,6 +166,13 @@ CONDITIONS = (
         CheckedBy.BY_START,
     ),
     _landing(
+        'with [landing] via = "pr", the forge answers and lets this user write',
+        _of_both(landing.forge_refuses),
+        NO_LAND,
+        CheckedBy.BESIDE,
+        patience_seconds=landing.REMOTE_SECONDS + ANSWER_SECONDS,
+    ),
+    _landing(
         'with [landing] via = "pr", the remote has all commits of the branch',
         _of_both(landing.only_here),
         NO_LAND,

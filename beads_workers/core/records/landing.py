@@ -43,8 +43,10 @@ class LanderSettings:
     verify: str | None = None
     term_grace_seconds: float = limits.TERM_GRACE_SECONDS
     sight: str = ""
-    # The variables with logins of the forge, which no gate gets.
+    # The variables with logins of the forge, for the lander alone, and what no gate gets of this
+    # process's environment (``processes.hide``).
     logins: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    secrets: tuple[str, ...] = ()
 
 
 @value

@@ -3,7 +3,7 @@ there with pull requests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,19 @@ class PullProject(EmbeddedProject):
 
     def close(self, seen: Seen) -> None:
         raise NotImplementedError
+
+    def merge_what_waits(self) -> None:
+        """The forge does what it was asked to do later, unless it does so by itself."""
+
+    def push_to_main(self, files: Mapping[str, str]) -> None:
+        """Somebody pushes to the branch."""
+        clone = self.folder.parent / "somebody"
+        git(self.folder, "clone", "-q", self.url, str(clone))
+        for name, text in files.items():
+            (clone / name).write_text(text)
+        git(clone, "add", ".")
+        git(clone, "commit", "-qm", "somebody's")
+        git(clone, "push", "-q", "origin", "HEAD:main")
 
     def comments(self, seen: Seen) -> list[str]:
         raise NotImplementedError
@@ -196,6 +209,13 @@ class GitHubPullProject(PullProject):
         with self.server.lock:
             said = state if state == APPROVED else "CHANGES_REQUESTED"
             self.server.pulls.review(seen.number, said, text, by)
+
+    def merge_what_waits(self) -> None:
+        rows = self.server.pulls.rows
+        until(lambda: all(row["later"] for row in rows.values()))
+        with self.server.lock:
+            for number in rows:
+                self.server.pulls.merge(number)
 
     def merge(self, seen: Seen) -> None:
         with self.server.lock:

@@ -148,6 +148,62 @@ def test_what_is_on_the_branch_already_needs_no_merge(project: PullProject) -> N
     assert git(project.folder, "for-each-ref", "refs/bw/pulls") == ""
 
 
+def test_no_agent_and_no_gate_finds_the_token(project: PullProject) -> None:
+    project.settings()
+    project.create_many([{"title": "one"}])
+    has = "grep -Eq '^(GITEA_TOKEN|GH_ENTERPRISE_TOKEN)='"
+    looks = f"! env | {has} && ! tr '\\0' '\\n' </proc/$PPID/environ | {has}"
+    assert project.start(work=f"({looks}) || exit 1; {WORK}", verify=looks).process.wait(60) == 7
+    (seen,) = project.pulls()
+    git(project.folder, "commit", "-q", "--allow-empty", "-m", "moves")
+    git(project.folder, "push", "-q", project.url, "HEAD:main")
+    project.settings(merge="checks")
+    project.check(seen, green=True)
+    passed = call(project, "pr", "--trust", "--verify", looks)
+    assert passed.returncode == 0 and project.state_of("bw-1") == "closed", passed
+
+
+def test_the_forge_merges_once_it_may(project: PullProject) -> None:
+    project.settings(merge="auto")
+    project.create_many([{"title": "one"}])
+    fleet = project.start()
+    seen = project.only()
+    project.check(seen, green=True)
+    project.merge_what_waits()
+    assert fleet.process.wait(60) == 0, fleet.output
+    assert project.only().state == "merged" and project.is_closed("bw-1")
+
+
+def test_a_conflict_with_what_was_merged_goes_back_to_the_agent(project: PullProject) -> None:
+    project.settings(merge="checks")
+    project.create_many([{"title": "one"}])
+    fleet = project.start(work=f'test "$BW_MEND" || true; {WORK}')
+    first = project.only()
+    project.push_to_main({"wbw-1": "theirs\n"})
+    second = project.pushed_after(first)
+    project.check(second, green=True)
+    assert fleet.process.wait(60) == 0, fleet.output
+    assert project.only().state == "merged" and project.is_closed("bw-1")
+    whys = [each["why"] for each in fleet.journal("landing_ended") if each.get("why")]
+    assert whys == ["conflict"]
+
+
+def test_what_somebody_pushes_is_theirs(project: PullProject) -> None:
+    project.settings(merge="checks")
+    project.create_many([{"title": "one"}])
+    fleet = project.start()
+    first = project.only()
+    git(project.folder, "fetch", "-q", project.url, "bw/bw-1/pr")
+    words = ("commit-tree", "FETCH_HEAD^{tree}", "-p", "FETCH_HEAD", "-m", "mine")
+    mine = git(project.folder, *words).strip()
+    git(project.folder, "push", "-q", project.url, f"{mine}:refs/heads/bw/bw-1/pr")
+    project.check(project.pushed_after(first), green=False)
+    until(lambda: "waits for a person, who has pushed" in fleet.output)
+    assert project.only().commit == mine
+    project.merge(project.only())
+    assert fleet.process.wait(60) == 0 and project.is_closed("bw-1")
+
+
 def test_an_undo_is_a_pull_request(project: PullProject) -> None:
     project.settings(merge="checks")
     project.create_many([{"title": "one"}])
