@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from beads_workers.checks.rules import Check, fail, misused, warn
 from beads_workers.checks.worktrees import checked_out
@@ -33,6 +34,7 @@ from beads_workers.worktrees.landed import PREFIX, git_too_old
 from beads_workers.worktrees.ledger import entry_commit, ledger_ref
 from beads_workers.worktrees.making import find_base
 from beads_workers.worktrees.remote import (
+    NOBODY,
     LostRace,
     RefMove,
     Refuses,
@@ -167,7 +169,7 @@ def _proposed(options: Options, project: Path, target: str) -> Landing | Check:
         return misused("landing", str(error))
     landing = Landing(f"{PREFIX}/{name}/{target}", "", "", True, theirs, forge, options.landing)
     try:
-        start = remote_heads(str(project), name, (theirs,)).get(theirs)
+        start = remote_heads(str(project), name, (theirs,), _login(forge)).get(theirs)
         if start is None:
             push_it = f"git push {name} {target}"
             return misused("landing", f"{name} has no branch {target}", push_it, push_it)
@@ -177,6 +179,18 @@ def _proposed(options: Options, project: Path, target: str) -> Landing | Check:
         if start is None:
             return fail("landing", f"no pull requests: {error}")
     return replace(landing, start=start)
+
+
+def _login(forge: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the settings of git with the login of the forge, if there is one."""
+    service = need("pull_requests")
+    try:
+        found: Mapping[str, str] = service.open_pulls(
+            forge, service.logins(forge, os.environ)
+        ).login_of_git()
+    except SourceError:
+        return NOBODY
+    return found
 
 
 def gate(verify: str | None) -> Check | None:

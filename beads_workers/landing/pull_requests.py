@@ -65,11 +65,11 @@ def propose_undo(
     """Open a pull request for a commit that takes something back, unless one is open; return its
     address. ``name``: what is taken back. Raises ``CannotLand`` and ``GitError``."""
     forge, head = forge_of(settings), f"bw/undo-{branch_part(name)}/pr"
-    ref, login = f"refs/heads/{head}", forge.login_of_git()
+    ref, repository.login = f"refs/heads/{head}", forge.login_of_git()
     with of_forge():
-        there = repository.at_remote(ref, login)
+        there = repository.at_remote(ref)
         if there != commit:
-            repository.push(remote.RefMove(ref, there, commit), login)
+            repository.push(remote.RefMove(ref, there, commit))
         is_open = [each for each in forge.of_head(head) if each.state == pulls.OPEN]
         base = settings.landing.theirs.removeprefix("refs/heads/")
         new = pulls.NewPull(head, base, *repository.message(commit))
@@ -122,6 +122,7 @@ class BranchesInReview:
         has_passed: Callable[[str], bool],
     ) -> None:
         self._settings, self._repository = settings, repository
+        repository.login = forge.login_of_git()
         self._rules: PullRules = settings.landing.rules.pulls
         self._forge, self._say, self._gate = forge, say, gate
         self._refuse, self._has_passed = refuse, has_passed
@@ -202,8 +203,8 @@ class BranchesInReview:
     def _propose(self, add: Add, coupled: Coupled) -> None:
         """Push the branch and open its pull request, each unless that is done."""
         head, known = head_of(add.issue_id), add.pull or Pull()
-        repository, login = self._repository, self._forge.login_of_git()
-        there = repository.at_remote(f"refs/heads/{head}", login)
+        repository, ref = self._repository, f"refs/heads/{head}"
+        there = repository.at_remote(ref)
         found = self._forge.of_head(head)
         ours = repository.pushed(add.issue_id)
         commit = ours.get(add.commit, "")
@@ -223,8 +224,12 @@ class BranchesInReview:
             verified = coupled.tree if self._settings.verify is not None else ""
             on = there if is_open is not None else ""
             commit = repository.propose(add, self._tip, coupled, on, verified)
-        if there != commit:
-            repository.push(remote.RefMove(f"refs/heads/{head}", there, commit), login)
+        try:
+            if there != commit:
+                repository.push(remote.RefMove(ref, there, commit))
+        except remote.Refuses as error:
+            self._refuse(add, "branch", str(error))
+            return
         title, text = repository.message(commit)
         if is_open is None:
             body = self._body(add, text)
@@ -410,11 +415,11 @@ class BranchesInReview:
     def _end(self, add: Add) -> None:
         """Forget a pull request that was merged, and remove its branch."""
         self._under.pop(add.issue_id, None)
-        ref, login = f"refs/heads/{head_of(add.issue_id)}", self._forge.login_of_git()
+        ref = f"refs/heads/{head_of(add.issue_id)}"
         with suppress(remote.RemoteTrouble, remote.LostRace):  # Then it only stays there.
-            there = self._repository.at_remote(ref, login)
+            there = self._repository.at_remote(ref)
             if there in self._repository.pushed(add.issue_id).values():
-                self._repository.push(remote.RefMove(ref, there, ""), login)
+                self._repository.push(remote.RefMove(ref, there, ""))
 
 
 def _remarks(some: Sequence[pulls.ReviewRemark]) -> str:

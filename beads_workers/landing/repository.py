@@ -140,7 +140,7 @@ class _History:
 
 class LandingRepository:
     """The repository. ``branch``: the integration branch. ``builder``: builds trains for the
-    branch."""
+    branch. ``login``: settings of git for the remote, as ``remote.NOBODY``."""
 
     def __init__(self, settings: LanderSettings) -> None:
         landing, worktrees = settings.landing, settings.worktrees
@@ -152,6 +152,7 @@ class LandingRepository:
         self.tracker = TrackerFiles(worktrees.prefix)
         self.remote = landing.remote
         self._theirs = landing.theirs
+        self.login: Mapping[str, str] = remote.NOBODY
         self._checkout = worktrees.checkout
         self._commits = set[str]()
         self._history = _History()
@@ -281,8 +282,8 @@ class LandingRepository:
 
     def _fetch_theirs(self) -> None:
         """Move the branch to the forge's branch, wherever that stands: people move it there."""
-        there = remote.remote_heads(self._checkout, self.remote, (self._theirs,)).get(self._theirs)
-        if there is None:
+        there = self.at_remote(self._theirs)
+        if not there:
             name = self._theirs.removeprefix("refs/heads/")
             raise remote.RemoteTrouble(f"{self.remote} has no branch {name}")
         here = self.commit_of(self.ref)
@@ -644,15 +645,15 @@ class LandingRepository:
         ((subject, text),) = rows(self.objects.git("log", "-1", log_format("%s", "%b"), commit), 2)
         return subject, text.strip()
 
-    def at_remote(self, ref: str, login: Mapping[str, str]) -> str:
+    def at_remote(self, ref: str) -> str:
         """Return the commit of a ref of the remote, "" if there is none. Raises
         ``RemoteTrouble``."""
-        found = remote.remote_heads(self._checkout, self.remote, (ref,), login)
+        found = remote.remote_heads(self._checkout, self.remote, (ref,), self.login)
         return found.get(ref, "")
 
-    def push(self, move: remote.RefMove, login: Mapping[str, str]) -> None:
+    def push(self, move: remote.RefMove) -> None:
         """Move a ref of the remote; raises ``RemoteTrouble`` and ``LostRace``."""
-        remote.push(self._checkout, self.remote, move, login=login)
+        remote.push(self._checkout, self.remote, move, login=self.login)
 
     def go_back(self, tip: str, commit: str, gone: Sequence[LandedCommit]) -> None:
         """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does. Not

@@ -45,8 +45,9 @@ class GiteaPulls(Gitea):
 
     def of_head(self, head: str) -> list[PullRequest]:
         """See ``PullRequests``."""
-        path = f"{self._path}/pulls?state=all&sort=recentupdate"
-        ours = (_of_head(each, head) for each in self._pages(path, dict))
+        # The newest will do: what is older is known by its number.
+        path = f"{self._path}/pulls?state=all&sort=recentupdate&limit={self.page}"
+        ours = (_of_head(each, head) for each in rows_of(self._ask("GET", path).data, path, dict))
         return sorted(filter(None, ours), key=lambda each: -each.number)
 
     def look(self, numbers: Sequence[int]) -> dict[int, PullRequest]:

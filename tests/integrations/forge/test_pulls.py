@@ -276,3 +276,23 @@ def checking(project: PullProject) -> Iterator[None]:
         finally:
             over.set()
         done.result()
+
+
+def test_issues_may_be_of_the_same_forge(tmp_path: Path) -> None:
+    project = GiteaPullProject(tmp_path)
+    project.settings(merge="checks")
+    settings = project.folder / "beads-workers.toml"
+    at = project.at
+    source = f'source = "gitea:{at.server.url}/{at.owner}/{at.name}"\n'
+    settings.write_text(source + settings.read_text())
+    number = at.issue("one", "", "ready")
+    fleet = project.start()
+    seen = project.only()
+    until(lambda: {each["name"] for each in at.read(number)["labels"]} >= {"bw:in-review"})
+    assert at.read(number)["state"] == "open"
+    project.check(seen, green=True)
+    assert fleet.process.wait(60) == 0, fleet.output
+    assert at.read(number)["state"] == "closed"
+    assert {each["name"] for each in at.read(number)["labels"]} == {"ready"}
+    (text,) = [each["body"] for each in at.comments(number)]
+    assert "merged by pull request" in text
