@@ -91,6 +91,9 @@ def land(
     if wanted:
         settings = _seen(settings, skip=skip_base_check, quiet=as_json)
     adds = [left.add for left in wanted]
+    if settings.landing.theirs and wanted:
+        pulls = {key: each.pull for key, each in _parked(directory).items()}
+        adds = [replace(add, pull=pulls.get(add.issue_id)) for add in adds]
     landed = _land_all(directory, settings, tracker, adds, as_json=as_json)
     if landed and not as_json and not settings.landing.theirs:
         print(f"'beads-workers undo {settings.run_id}' takes it back")
@@ -119,7 +122,8 @@ def pr(
         hint = '[landing] via = "pr" has work land by pull requests'
         raise CommandError("nothing lands by pull requests here", hint)
     _check_no_fleet(directory, "the running fleet looks at its pull requests by itself")
-    adds = [each.landing for each in _parked(directory).values() if each.in_review]
+    parked = _parked(directory).values()
+    adds = [replace(each.landing, pull=each.pull) for each in parked if each.in_review]
     _land_all(directory, settings, tracker, adds, as_json=as_json)
     if not adds and not as_json:
         print("no pull request of ours is open")
@@ -129,14 +133,12 @@ def _land_all(
     directory: Path,
     settings: LanderSettings,
     tracker: FleetSettings,
-    wanted: Sequence[messages.Add],
+    wanted: list[messages.Add],
     *,
     as_json: bool,
 ) -> list[messages.Landed]:
     """Land these branches, and close their issues; raise ``CommandError`` if some are left."""
-    pulls = {key: each.pull for key, each in _parked(directory).items()}
-    adds = [replace(add, pull=pulls.get(add.issue_id)) for add in wanted]
-    news = list(_landing(settings, adds, quiet=as_json))
+    news = list(_landing(settings, wanted, quiet=as_json))
     landed = [each for each in news if isinstance(each, messages.Landed)]
     refused = [each for each in news if isinstance(each, messages.Refused)]
     refused = [r for r in refused if r.issue_id not in {each.issue_id for each in landed}]

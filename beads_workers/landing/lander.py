@@ -193,7 +193,9 @@ class Lander:
         self._verdicts = Verdicts(settings, self._folder)
         self._look_before_trains = LookBeforeTrains(settings, self.selector, self._go_on)
         if settings.landing.theirs:
-            self._reviews = self._open_reviews()
+            told = self.say, self._wait_for_gate, self._refuse, self._verdicts.has_passed
+            forge = forge_of(settings)
+            self._reviews = BranchesInReview(settings, self._repository, forge, *told)
         try:
             self._tip = self._repository.open()
         except (RemoteTrouble, Held, CannotLand) as trouble:
@@ -215,11 +217,6 @@ class Lander:
         self._into_due = bool(self._tip)
         with suppress(git.GitError):  # The next look tries again.
             self._move_into()
-
-    def _open_reviews(self) -> BranchesInReview:
-        forge = forge_of(self.settings)
-        told = self.say, self._wait_for_gate, self._refuse, self._verdicts.has_passed
-        return BranchesInReview(self.settings, self._repository, forge, *told)
 
     # --- orders -----------------------------------------------------------------------------------
 

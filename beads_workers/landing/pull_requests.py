@@ -186,7 +186,7 @@ class BranchesInReview:
             return
         seen = self._forge.look([one.pull.number]).get(one.pull.number)
         if seen is not None and seen.state == pulls.OPEN:
-            self._forge.say(seen.number, f"Its work is on {self._base} already.")
+            self._forge.comment(seen.number, f"Its work is on {self._base} already.")
             self._forge.close(seen.number)
         self._end(add)
         self._repository.forget_pushed(add)
@@ -240,7 +240,7 @@ class BranchesInReview:
                 self._refuse(add, "branch", f"no pull request: {error}")
                 return
         elif known.told and known.of != add.commit:
-            self._forge.say(is_open.number, f"{commit[:12]} answers this:\n\n{text or title}")
+            self._forge.comment(is_open.number, f"{commit[:12]} answers this:\n\n{text or title}")
         pull = replace(known, number=is_open.number, url=is_open.url, commit=commit, of=add.commit)
         pull = replace(pull, checks="", review="", waits="")
         one = self._under[add.issue_id] = _InReview(add, pull, self._tip, is_open)

@@ -162,13 +162,14 @@ def merge_command(folder: str, branch: str) -> str:
     """
     target = branch.partition("/")[2]
     asked = ("for-each-ref", row_format("%(refname)", "%(objectname)"))
-    named = (f"refs/heads/{branch}", f"refs/heads/{target}", f"refs/remotes/{target}")
-    refs = {row[0]: row[1] for row in rows(git(folder, *asked, *named), 2)}
+    output = git(folder, *asked, f"refs/heads/{branch}", f"refs/heads/{target}")
+    refs = {row[0]: row[1] for row in rows(output, 2)}
     tip, mine = refs.get(f"refs/heads/{branch}"), refs.get(f"refs/heads/{target}")
     if tip is None:
         return ""
-    if mine is None and f"refs/remotes/{target}" in refs:
-        remote, _, own = target.partition("/")  # It is the branch of pull requests.
+    remote, _, own = target.partition("/")
+    if mine is None and own and remote in lines(git(folder, "remote")):
+        # Pull requests are merged on the remote's branch.
         is_there = is_ancestor(folder, tip, f"refs/heads/{own}")
         return "" if is_there else f"git pull {remote} {own}"
     if mine is None:

@@ -37,13 +37,13 @@ BUDGET: Mapping[str, int] = {
     "attempts": 2520,
     "chaos": 1238,
     "checks": 4711,
-    "cli": 8496,
+    "cli": 8498,
     "conformance": 2616,
     "core": 14221,
     "demo": 727,
     "executors": 766,
-    "integrations": 12583,
-    "landing": 4736,
+    "integrations": 12578,
+    "landing": 4734,
     "places": 2432,
     "runtime": 8840,
     "trackers": 3378,
@@ -53,13 +53,13 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 82_779
+GRANTED = 82_774
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
 1,500 for issues of forges, 1,975 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync. Of the 2,000 for
-pull requests 1,398 are used."""
+pull requests 1,393 are used."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:

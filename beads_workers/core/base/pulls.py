@@ -98,7 +98,7 @@ class PullRequests(Protocol):
     def open(self, new: NewPull) -> PullRequest:
         """Open a pull request; raises ``PullRefused``."""
 
-    def say(self, number: int, text: str) -> None:
+    def comment(self, number: int, text: str) -> object:
         """Write a comment."""
 
     def close(self, number: int) -> None:

@@ -6,7 +6,6 @@ in it: it is asked for as long as it may change.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from beads_workers.integrations.forge.gitea import Gitea
 from beads_workers.integrations.forge.rest import (
     Json,
     login_of,
+    login_of_git,
     number_of,
     read,
     rows_of,
@@ -41,7 +41,6 @@ class GiteaPulls(Gitea):
         self._seen: dict[int, tuple[str, PullRequest]] = {}
         """By number: when it was changed last, and how it was then."""
         self._style = ""
-        self._token = self.token
 
     def of_head(self, head: str) -> list[PullRequest]:
         """See ``PullRequests``."""
@@ -73,11 +72,13 @@ class GiteaPulls(Gitea):
         if pull.commit != before.commit or before.verdict != pulls.GREEN:
             checks = self._checks(pull.commit)
         pull = replace(pull, checks=checks)
-        if at == changed_at:
-            state = before.is_approved, before.is_refused
-            pull = replace(pull, remarks=before.remarks, is_approved=state[0], is_refused=state[1])
-        else:
-            pull = self._with_reviews(pull)
+        found = before if at == changed_at else self._with_reviews(pull)
+        pull = replace(
+            pull,
+            remarks=found.remarks,
+            is_approved=found.is_approved,
+            is_refused=found.is_refused,
+        )
         self._seen[pull.number] = changed_at, pull
         return pull
 
@@ -96,11 +97,11 @@ class GiteaPulls(Gitea):
                 continue
             if state in ("APPROVED", "REQUEST_CHANGES"):
                 states[author] = state
-            key, text = f"review-{read(row, _id)}", text_of(row, "body")
+            number, text = read(row, lambda data: number_of(data, "id")), text_of(row, "body")
             if text.strip() and state in ("COMMENT", "REQUEST_CHANGES"):
-                remarks.append(ReviewRemark(key, author, text))
+                remarks.append(ReviewRemark(f"review-{number}", author, text))
             if row.get("comments_count"):
-                of_it = f"{path}/{read(row, _id)}/comments"
+                of_it = f"{path}/{number}/comments"
                 found = rows_of(self._ask("GET", of_it).data, of_it, _remark)
                 remarks += [each for each in found if each is not None]
         refused = "REQUEST_CHANGES" in states.values()
@@ -112,10 +113,6 @@ class GiteaPulls(Gitea):
         title = f"WIP: {new.title}" if new.draft else new.title
         fields = {"head": new.head, "base": new.base, "title": title, "body": new.body}
         return read(self._ask("POST", f"{self._path}/pulls", fields).data, pull_of)
-
-    def say(self, number: int, text: str) -> None:
-        """See ``PullRequests``."""
-        self.comment(number, text)
 
     def close(self, number: int) -> None:
         """See ``PullRequests``."""
@@ -144,8 +141,7 @@ class GiteaPulls(Gitea):
 
     def login_of_git(self) -> Mapping[str, str]:
         """See ``PullRequests``."""
-        word = b64encode(f"{self._token}:x-oauth-basic".encode()).decode()
-        return {f"http.{self.repository.url}/.extraHeader": f"Authorization: Basic {word}"}
+        return login_of_git(self.repository.url, self.token, "x-oauth-basic")
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -192,10 +188,5 @@ def _remark(data: Any) -> ReviewRemark | None:
         return None
     line = data.get("position") or data.get("original_position") or ""
     place = f"{text_of(data, 'path')}:{line}".rstrip(":")
-    return ReviewRemark(
-        f"remark-{_id(data)}", login_of(data.get("user")), text_of(data, "body"), place
-    )
-
-
-def _id(data: Any) -> int:
-    return number_of(data, "id")
+    key, author = f"remark-{number_of(data, 'id')}", login_of(data.get("user"))
+    return ReviewRemark(key, author, text_of(data, "body"), place)

@@ -54,6 +54,8 @@ query($owner: String!, $name: String!, $number: Int!, $after: String) {
   } }
 }"""
 COMMENT_PAGES_MAX = 50
+NOT_FOUND = "NOT_FOUND"
+"""Type of an error."""
 
 
 class GitHub(RestForge):
@@ -153,19 +155,26 @@ class GitHub(RestForge):
         else:
             self._ask("DELETE", f"{path}/{key}")
 
+    def graphql(self, query: str, variables: Json) -> tuple[Any, dict[str, str]]:
+        """Return the data of an answer, and its errors: a text for each of their types."""
+        answer = self._ask("POST", "graphql", {"query": query, "variables": variables}).data
+        data = answer if isinstance(answer, dict) else {}
+        return data.get("data"), read(data.get("errors") or (), _errors)
+
     def _query(self, number: int, after: str | None) -> Json:
         variables = {"owner": self.repository.owner, "name": self.repository.name}
-        asked = {"query": THREAD, "variables": {**variables, "number": number, "after": after}}
-        answer = self._ask("POST", "graphql", asked)
-        errors = answer.data.get("errors") if isinstance(answer.data, dict) else None
-        if errors:
-            kinds = {each.get("type") for each in errors if isinstance(each, dict)}
-            said = read(errors, lambda data: str(data[0]["message"]))[:200]
-            raise (Gone if "NOT_FOUND" in kinds else ForgeError)(f"issue {number}: {said}")
-        found = read(answer.data, lambda data: data["data"]["repository"]["issue"])
+        data, errors = self.graphql(THREAD, {**variables, "number": number, "after": after})
+        for said in errors.values():
+            raise (Gone if NOT_FOUND in errors else ForgeError)(f"issue {number}: {said}")
+        found = read(data, lambda data: data["repository"]["issue"])
         if not isinstance(found, dict):
             raise Gone(f"issue {number}: there is none, or this login cannot see it")
         return found
+
+
+def _errors(data: Any) -> dict[str, str]:
+    said = ((each.get("type") or "", " ".join(each["message"].split())[:200]) for each in data)
+    return dict(said)
 
 
 def _listed(data: Json) -> ForgeIssue | None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from beads_workers.core.base import pulls
 from beads_workers.core.base.pulls import CheckRun, NewPull, PullRequest, ReviewRemark
 from beads_workers.integrations.forge.api import ForgeDown, ForgeError, ForgeRepository, NotTaken
-from beads_workers.integrations.forge.github import GitHub, login_in
-from beads_workers.integrations.forge.rest import Json, number_of, read, text_of
+from beads_workers.integrations.forge.github import NOT_FOUND, GitHub, login_in
+from beads_workers.integrations.forge.rest import Json, login_of_git, number_of, read, text_of
 from beads_workers.integrations.forge.web import CALL_SECONDS
 
 PULL = """
@@ -33,10 +33,11 @@ commits(last: 1) { nodes { commit { statusCheckRollup { contexts(first: 100) { n
   ... on StatusContext { context state targetUrl description }
 } } } } } }
 """
+REPOSITORY = "id squashMergeAllowed mergeCommitAllowed rebaseMergeAllowed"
 OF_HEAD = f"""
 query($owner: String!, $name: String!, $head: String!) {{
   repository(owner: $owner, name: $name) {{
-    id squashMergeAllowed mergeCommitAllowed rebaseMergeAllowed
+    {REPOSITORY}
     pullRequests(headRefName: $head, first: 20, orderBy: {{field: CREATED_AT, direction: DESC}}) {{
       nodes {{ {PULL} }}
     }}
@@ -82,8 +83,6 @@ class GitHubPulls(GitHub):
     def of_head(self, head: str) -> list[PullRequest]:
         """See ``PullRequests``."""
         found = self._repository(OF_HEAD, head=head)
-        self._id = read(found, lambda data: str(data["id"]))
-        self._style = next((style for style, key in STYLES if found.get(key)), "MERGE")
         rows = read(found, lambda data: [*data["pullRequests"]["nodes"]])
         return [self._pull(row) for row in rows if not row.get("isCrossRepository")]
 
@@ -94,7 +93,8 @@ class GitHubPulls(GitHub):
             asked = numbers[at : at + ASKED_MAX]
             parts = (f"p{number}: pullRequest(number: {number}) {{ {PULL} }}" for number in asked)
             query = "query($owner: String!, $name: String!) {\n"
-            query += f"repository(owner: $owner, name: $name) {{ {' '.join(parts)} }} }}"
+            asks = f"{REPOSITORY} {' '.join(parts)}"
+            query += f"repository(owner: $owner, name: $name) {{ {asks} }} }}"
             for row in self._repository(query).values():
                 if isinstance(row, dict):
                     pull = self._pull(row)
@@ -107,10 +107,6 @@ class GitHubPulls(GitHub):
         fields |= {"title": new.title, "body": new.body}
         made = self._change(CREATE, {**fields, "draft": new.draft})
         return self._pull(read(made, lambda data: data["createPullRequest"]["pullRequest"]))
-
-    def say(self, number: int, text: str) -> None:
-        """See ``PullRequests``."""
-        self.comment(number, text)
 
     def close(self, number: int) -> None:
         """See ``PullRequests``."""
@@ -153,8 +149,7 @@ class GitHubPulls(GitHub):
         token = done.stdout.strip()
         if done.returncode or not token:
             return {}  # The user's own way to push has to do.
-        word = b64encode(f"x-access-token:{token}".encode()).decode()
-        return {f"http.https://{host}/.extraHeader": f"Authorization: Basic {word}"}
+        return login_of_git(self.repository.url, "x-access-token", token)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -164,20 +159,18 @@ class GitHubPulls(GitHub):
         found = read(data, lambda data: data["repository"])
         if not isinstance(found, dict):
             raise ForgeError(f"{self.repository.text}: this login cannot see it")
+        self._id = read(found, lambda data: str(data["id"]))
+        self._style = next((style for style, key in STYLES if found.get(key)), "MERGE")
         return found
 
     def _change(self, query: str, fields: Json) -> Json:
         return self._asked(query, {"input": fields}, changes=True)
 
     def _asked(self, query: str, variables: Json, *, changes: bool = False) -> Json:
-        answer = self._ask("POST", "graphql", {"query": query, "variables": variables})
-        data = answer.data if isinstance(answer.data, dict) else {}
-        errors = [each for each in data.get("errors") or () if isinstance(each, dict)]
-        others = [each for each in errors if each.get("type") != "NOT_FOUND"]
-        if others or (errors and changes):
-            said = " ".join(text_of((others or errors)[0], "message").split())[:200]
-            raise (NotTaken if changes else ForgeError)(f"graphql: {said}")
-        found = data.get("data")
+        found, errors = self.graphql(query, variables)
+        for kind, said in errors.items():
+            if changes or kind != NOT_FOUND:
+                raise (NotTaken if changes else ForgeError)(f"graphql: {said}")
         if not isinstance(found, dict):
             raise ForgeError("graphql: the answer has no data")
         return found
@@ -187,10 +180,8 @@ class GitHubPulls(GitHub):
         self._ids[pull.number] = text_of(row, "id")
         remarks = [each for each in read(row, _remarks) if self._is_heard(each.author)]
         states = {state for author, state in read(row, _opinions) if self._is_heard(author)}
-        return PullRequest(
-            *(pull.number, pull.url, pull.state, pull.commit, pull.base, pull.merged_as),
-            merges=pull.merges,
-            checks=pull.checks,
+        return replace(
+            pull,
             is_approved="APPROVED" in states and "CHANGES_REQUESTED" not in states,
             is_refused="CHANGES_REQUESTED" in states,
             remarks=tuple(remarks),

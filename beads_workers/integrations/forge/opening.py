@@ -24,13 +24,18 @@ def open_forge(options: Mapping[str, Any], call_log: CallLog | None = None) -> F
 
         return Gitea(repository)
     except ModuleNotFoundError as error:
-        if error.name != "urllib3":
-            raise
-        hint = "install it with the extra 'forge', or: pip install urllib3"
-        missing = SourceError("Gitea is asked through urllib3, which is missing", hint)
+        missing = without_client(error)
     except SourceError as error:
         missing = error
     return cast(Forge, _Missing(repository, missing))
+
+
+def without_client(error: ModuleNotFoundError) -> SourceError:
+    """Return what to say if Gitea cannot be asked; raises the error for any other module."""
+    if error.name != "urllib3":
+        raise error
+    hint = "install it with the extra 'forge', or: pip install urllib3"
+    return SourceError("Gitea is asked through urllib3, which is missing", hint)
 
 
 class _Missing:

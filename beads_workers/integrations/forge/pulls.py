@@ -9,9 +9,9 @@ from typing import Any
 
 from beads_workers.core.base.plain import from_plain, to_plain
 from beads_workers.core.base.pulls import PullRequests
-from beads_workers.core.base.source import SourceError
 from beads_workers.integrations.forge import secrets as secrets
 from beads_workers.integrations.forge.api import GH_TOKENS, TOKENS, ForgeRepository
+from beads_workers.integrations.forge.opening import without_client
 from beads_workers.integrations.forge.place import GITHUB, of_remote
 
 GH_PLACES = ("GH_CONFIG_DIR", "GH_HOST", "SSL_CERT_FILE")
@@ -42,7 +42,4 @@ def open_pulls(options: Mapping[str, Any], found: Mapping[str, str]) -> PullRequ
 
         return GiteaPulls(repository, environ)
     except ModuleNotFoundError as error:
-        if error.name != "urllib3":
-            raise
-        hint = "install it with the extra 'forge', or: pip install urllib3"
-        raise SourceError("Gitea is asked through urllib3, which is missing", hint) from None
+        raise without_client(error) from None

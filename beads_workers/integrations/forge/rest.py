@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -146,6 +147,12 @@ def fields_of(change: IssueChange) -> Json:
     if change.assignees is not None:
         fields["assignees"] = [*change.assignees]
     return fields
+
+
+def login_of_git(url: str, user: str, password: str) -> dict[str, str]:
+    """Return the settings of git, by their keys, that log in at a forge."""
+    word = b64encode(f"{user}:{password}".encode()).decode()
+    return {f"http.{url}/.extraHeader": f"Authorization: Basic {word}"}
 
 
 class Remembered:

@@ -57,6 +57,12 @@ class PullProject(EmbeddedProject):
         options = ("-n", "2", "--worktree", "--until-empty", "--verify", verify, "--trust")
         return Fleet(self, *options, "--agent", "own", *words)
 
+    def begin(self, *, work: str = WORK, verify: str = "true", **settings: Any) -> Fleet:
+        """Start a fleet that has one issue to do."""
+        self.settings(**settings)
+        self.create_many([{"title": "one"}])
+        return self.start(work=work, verify=verify)
+
     def state_of(self, issue_id: str) -> str:
         return self.read_all()[IssueId(issue_id)][0]
 

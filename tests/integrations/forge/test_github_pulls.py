@@ -50,9 +50,13 @@ class Here:
             git(project, "commit", "-qm", name)
         git(project, "clone", "-q", "--bare", ".", str(folder / "bare"))
         self.at.pulls.bare = folder / "bare"
+        self.pulls = self.pulls_of()
+
+    def pulls_of(self) -> GitHubPulls:
+        """An adapter that knows nothing yet."""
         environ = {"PATH": os.environ["PATH"], **self.at.environment(LOGIN)}
         repository = ForgeRepository("github", f"https://{self.at.host}", OWNER, NAME)
-        self.pulls = GitHubPulls(repository, environ)
+        return GitHubPulls(repository, environ)
 
     def open(self, name: str) -> int:
         head = f"bw/{name}/pr"
@@ -104,7 +108,7 @@ def test_a_life_of_two_pull_requests_as_the_schema_has_it(
         ("alice", "say why", ""),
         ("alice", "and here", "a.py:7"),
     ]
-    pulls.say(one, "done")
+    pulls.comment(one, "done")
     at.pulls.review(one, "APPROVED", "", "alice")
     at.pulls.check(one, "SUCCESS")
     found = pulls.look([one])[one]
@@ -127,6 +131,15 @@ def test_a_life_of_two_pull_requests_as_the_schema_has_it(
         assert validate(schema, parse(each.body["query"])) == []
         for one_by_one in without_aliases(each) if "errors" not in each.found else ():
             assert graphql_problems(schema, one_by_one) == []
+
+
+@pytest.mark.parametrize("style", ["squash", "merge", "rebase"])
+def test_who_has_only_looked_merges_as_the_repository_allows(here: Here, style: str) -> None:
+    here.at.pulls.style = style
+    one, later = here.open("one"), here.pulls_of()
+    later.merge(later.look([one])[one], "one", "")
+    asked = [each.body["variables"].get("input", {}) for each in here.heard if each.body]
+    assert [e["mergeMethod"] for e in asked if "mergeMethod" in e] == [style.upper()]
 
 
 def test_a_cancelled_check_is_no_verdict(here: Here) -> None:

@@ -56,7 +56,8 @@ def test_people_merge_and_a_pass_or_a_start_closes(project: PullProject) -> None
     assert passed.returncode == 7 and "1 branch not merged yet" in passed.stderr, passed
     assert sorted(state for state, _ in project.read_all().values()) == ["blocked", "closed"]
     project.merge(two)
-    assert project.start().process.wait(60) == 0
+    fleet = project.start()
+    assert fleet.process.wait(60) == 0 and "next: git pull origin main" in fleet.output
     assert {state for state, _ in project.read_all().values()} == {"closed"}
     assert len(project.pulls()) == 2
     assert git(project.folder, "ls-remote", "origin", "refs/heads/bw/*") == ""
@@ -66,9 +67,7 @@ def test_people_merge_and_a_pass_or_a_start_closes(project: PullProject) -> None
 
 
 def test_red_checks_and_remarks_go_back_to_the_agent(project: PullProject) -> None:
-    project.settings(merge="checks")
-    project.create_many([{"title": "one"}])
-    fleet = project.start()
+    fleet = project.begin(merge="checks")
     first = project.only()
     project.check(first, green=False)
     second = project.pushed_after(first)
@@ -91,9 +90,7 @@ def test_red_checks_and_remarks_go_back_to_the_agent(project: PullProject) -> No
 
 
 def test_a_pull_request_that_is_closed_unmerged_quarantines(project: PullProject) -> None:
-    project.settings(merge="checks")
-    project.create_many([{"title": "one"}])
-    fleet = project.start()
+    fleet = project.begin(merge="checks")
     project.close(project.only())
     assert fleet.process.wait(60) == 7
     assert project.state_of("bw-1") == "blocked"
@@ -107,10 +104,8 @@ def test_a_pull_request_that_is_closed_unmerged_quarantines(project: PullProject
 
 
 def test_what_ci_obeys_waits_for_a_person(project: PullProject) -> None:
-    project.settings()
-    project.create_many([{"title": "one"}])
     work = f"mkdir -p .github/workflows; echo x >.github/workflows/a.yml; {WORK}"
-    fleet = project.start(work=work)
+    fleet = project.begin(work=work)
     assert fleet.process.wait(60) == 7
     assert project.pulls() == [] and "which CI obeys" in fleet.output
     assert git(project.folder, "ls-remote", "origin", "refs/heads/bw/*") == ""
@@ -136,9 +131,7 @@ def test_only_so_many_are_open_at_once(project: PullProject) -> None:
 
 
 def test_what_is_on_the_branch_already_needs_no_merge(project: PullProject) -> None:
-    project.settings(merge="checks")
-    project.create_many([{"title": "one"}])
-    fleet = project.start()
+    fleet = project.begin(merge="checks")
     seen = project.only()
     git(project.folder, "fetch", "-q", project.url, "bw/bw-1/pr")
     git(project.folder, "push", "-q", project.url, "FETCH_HEAD:refs/heads/main")
@@ -149,11 +142,9 @@ def test_what_is_on_the_branch_already_needs_no_merge(project: PullProject) -> N
 
 
 def test_no_agent_and_no_gate_finds_the_token(project: PullProject) -> None:
-    project.settings()
-    project.create_many([{"title": "one"}])
     has = "grep -Eq '^(GITEA_TOKEN|GH_ENTERPRISE_TOKEN)='"
     looks = f"! env | {has} && ! tr '\\0' '\\n' </proc/$PPID/environ | {has}"
-    assert project.start(work=f"({looks}) || exit 1; {WORK}", verify=looks).process.wait(60) == 7
+    assert project.begin(work=f"({looks}) || exit 1; {WORK}", verify=looks).process.wait(60) == 7
     (seen,) = project.pulls()
     git(project.folder, "commit", "-q", "--allow-empty", "-m", "moves")
     git(project.folder, "push", "-q", project.url, "HEAD:main")
@@ -164,9 +155,7 @@ def test_no_agent_and_no_gate_finds_the_token(project: PullProject) -> None:
 
 
 def test_the_forge_merges_once_it_may(project: PullProject) -> None:
-    project.settings(merge="auto")
-    project.create_many([{"title": "one"}])
-    fleet = project.start()
+    fleet = project.begin(merge="auto")
     seen = project.only()
     project.check(seen, green=True)
     project.merge_what_waits()
@@ -175,9 +164,7 @@ def test_the_forge_merges_once_it_may(project: PullProject) -> None:
 
 
 def test_a_conflict_with_what_was_merged_goes_back_to_the_agent(project: PullProject) -> None:
-    project.settings(merge="checks")
-    project.create_many([{"title": "one"}])
-    fleet = project.start(work=f'test "$BW_MEND" || true; {WORK}')
+    fleet = project.begin(merge="checks")
     first = project.only()
     project.push_to_main({"wbw-1": "theirs\n"})
     second = project.pushed_after(first)
@@ -189,9 +176,7 @@ def test_a_conflict_with_what_was_merged_goes_back_to_the_agent(project: PullPro
 
 
 def test_what_somebody_pushes_is_theirs(project: PullProject) -> None:
-    project.settings(merge="checks")
-    project.create_many([{"title": "one"}])
-    fleet = project.start()
+    fleet = project.begin(merge="checks")
     first = project.only()
     git(project.folder, "fetch", "-q", project.url, "bw/bw-1/pr")
     words = ("commit-tree", "FETCH_HEAD^{tree}", "-p", "FETCH_HEAD", "-m", "mine")
@@ -205,10 +190,8 @@ def test_what_somebody_pushes_is_theirs(project: PullProject) -> None:
 
 
 def test_an_undo_is_a_pull_request(project: PullProject) -> None:
-    project.settings(merge="checks")
-    project.create_many([{"title": "one"}])
     with checking(project):
-        assert project.start().process.wait(60) == 0
+        assert project.begin(merge="checks").process.wait(60) == 0
     done = call(project, "undo", "bw-1", "--trust")
     assert done.returncode == 0 and "proposed: http" in done.stdout, done
     assert call(project, "undo", "bw-1", "--trust").returncode == 0
@@ -221,10 +204,8 @@ def test_an_undo_is_a_pull_request(project: PullProject) -> None:
 
 
 def test_calls_are_few(project: PullProject) -> None:
-    project.settings(merge="checks", look="5s")
-    project.create_many([{"title": "one"}])
     with checking(project):
-        assert project.start().process.wait(60) == 0
+        assert project.begin(merge="checks", look="5s").process.wait(60) == 0
     asked = project.requests()
     once = [each for each in asked if each.endswith(project.repository_path)]
     looks = 1
