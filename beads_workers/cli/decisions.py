@@ -57,12 +57,13 @@ def _approve(directory: Path, fields: Mapping[str, Any]) -> Answer:
     return {"text": f"approved: {' '.join(commits)}; the next start lands it"}
 
 
-def refuse_unless_awaiting(found: Waiting, issue_id: str) -> None:
-    """Raise ``CommandError`` unless the branch of this issue awaits approval."""
+def refuse_unless_rejectable(found: Waiting, issue_id: str) -> None:
+    """Raise ``CommandError`` unless the branch of this issue awaits approval, or is in review."""
     found.refuse_over([issue_id])
-    if all(row["issue_id"] != issue_id for row in found.approvals):
+    if issue_id not in (*(row["issue_id"] for row in found.approvals), *found.reviewed):
         hint = "'beads-workers status' shows what does"
-        raise CommandError(f"{printable(issue_id, 60)} awaits no approval", hint, EXIT_UNKNOWN)
+        what = f"{printable(issue_id, 60)} awaits no approval, and is not in review"
+        raise CommandError(what, hint, EXIT_UNKNOWN)
 
 
 def _reject(directory: Path, fields: Mapping[str, Any]) -> Answer:
@@ -71,7 +72,7 @@ def _reject(directory: Path, fields: Mapping[str, Any]) -> Answer:
     from beads_workers.core.records.journal import LandingEnded
 
     (issue_id,) = fields["issue_ids"]
-    refuse_unless_awaiting(waiting(directory), issue_id)
+    refuse_unless_rejectable(waiting(directory), issue_id)
     back = LandingEnded(issue_id, "requeue", REJECTED, fields["text"][:LESSON_CHARS_MAX])
     _keep(directory, [back], opens=[issue_id])
     return {"text": f"rejected: {issue_id}; the next start sends it back"}
@@ -117,6 +118,7 @@ def reopen(
     from beads_workers.cli.trust import refuse_hooks
     from beads_workers.core.base.model import IssueId
     from beads_workers.core.base.source import Result, reopening
+    from beads_workers.core.requests.retry import IN_REVIEW
     from beads_workers.runtime.retention import forget
     from beads_workers.runtime.run_directory import RunDirectory
 
@@ -125,6 +127,9 @@ def reopen(
         # Whoever answers a question by a close wants its issue to go on.
         remembered = RunDirectory(directory).left_over()[1].retry_entries
         asked = {i for i, entry in remembered.items() if entry.quarantined and entry.question}
+        reviewed = [i for i in issues if i in remembered and remembered[IssueId(i)].in_review]
+        if reviewed:
+            raise CommandError(f"{' '.join(reviewed)}: {IN_REVIEW}", "", EXIT_UNKNOWN)
         settled = tracker.settle([reopening(IssueId(i), i in asked) for i in issues])
     done = [s.settlement.issue_id for s in settled if s.result is Result.APPLIED]
     forget(RunDirectory(directory), done)

@@ -25,7 +25,7 @@ from beads_workers.core.records import landing as messages
 from beads_workers.core.records.landing import LanderSettings
 from beads_workers.core.records.receipts import INDEPENDENT
 from beads_workers.errors import CommandError
-from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN
+from beads_workers.exits import EXIT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 
 Verify = Annotated[
     str | None,
@@ -102,6 +102,10 @@ def land(
 
 
 def pr(
+    mend: Annotated[
+        bool,
+        typer.Option("--mend", help="Also start agents for red checks, remarks and conflicts."),
+    ] = False,
     verify: Verify = None,
     as_json: Json = False,
     state_dir: StateDir = None,
@@ -109,8 +113,9 @@ def pr(
 ) -> None:
     """Look once at the pull requests of earlier runs.
 
-    It merges them as [forge] merge says, and closes the issues of merged ones. No agent is started.
-    Exit status 7: some are open still.
+    It merges them as [forge] merge says, and closes the issues of merged ones. No agent is started,
+    unless --mend has the last fleet start again, for these issues alone: with what is left of its
+    budget. Exit status 7: some are open still.
     """
     from beads_workers.cli.preparation import check_gate
 
@@ -122,11 +127,33 @@ def pr(
         hint = '[landing] via = "pr" has work land by pull requests'
         raise CommandError("nothing lands by pull requests here", hint)
     _check_no_fleet(directory, "the running fleet looks at its pull requests by itself")
-    parked = _parked(directory).values()
-    adds = [replace(each.landing, pull=each.pull) for each in parked if each.in_review]
+    known = _remembered(directory)
+    proposed = [key for key, each in known.items() if each.pull and not each.quarantined]
+    if mend and proposed:
+        _start_again(directory, proposed, verify, trust=trust)
+        return
+    adds = [replace(each.landing, pull=each.pull) for each in known.values() if each.in_review]
     _land_all(directory, settings, tracker, adds, as_json=as_json)
     if not adds and not as_json:
         print("no pull request of ours is open")
+
+
+def _start_again(
+    directory: Path, only: Sequence[str], verify: str | None, *, trust: bool
+) -> None:
+    """Run the last fleet once more, for these issues alone, until they are done or wait."""
+    from beads_workers.cli.start import StartView, run_start
+    from beads_workers.cli.trust import settle
+    from beads_workers.options import TRUST_ALL, given
+
+    last = _last_start(directory)
+    if last is None or last.typed is None:
+        raise CommandError("no fleet was started here by 'start'", "start one", EXIT_USAGE)
+    os.chdir(last.folder)
+    typed = {**last.typed, "verify": verify, "trust": TRUST_ALL if trust else None}
+    typed |= {"until_empty": True, "new_night": None, "start_at": None}
+    options = given({**typed, "trust": settle(given(typed)).options.trust})
+    run_start(options, tuple(only), StartView(detach=False), last.argv)
 
 
 def _land_all(
@@ -245,9 +272,9 @@ def _say_proposed(done: Any, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({**asdict(done), "reopened": []}))
         return
-    named = " ".join(map(printable, done.issue_ids))
     print(f"proposed: {printable(done.url)}")
-    print(f"once it is merged, 'beads-workers reopen {named}' has it done again")
+    named = " ".join(map(printable, done.issue_ids))
+    print(f"once it is merged, 'beads-workers undo {named}' opens the issue again")
 
 
 def _seen(settings: LanderSettings, *, skip: bool, quiet: bool) -> LanderSettings:
@@ -310,13 +337,18 @@ def _settings(
 
 def _verify_of_last_run(directory: Path) -> str | None:
     """Return ``--verify`` of the last start's command line: its branches have to pass it, too."""
+    settings = _last_start(directory)
+    typed = settings.typed if settings is not None else None
+    return (typed or {}).get("verify")
+
+
+def _last_start(directory: Path) -> Any:
+    """Return the settings of the last start as they were typed; None if there was none."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     runs = RunDirectory(directory)
     info = runs.read_info()
-    settings = runs.read_settings(info.run_id) if info is not None else None
-    typed = settings.typed if settings is not None else None
-    return (typed or {}).get("verify")
+    return runs.read_settings(info.run_id) if info is not None else None
 
 
 def _check_repository(project: Path) -> None:
@@ -543,12 +575,17 @@ def _settle(
 # --- shown ---------------------------------------------------------------------------------------
 
 
-def _parked(directory: Path) -> dict[str, Any]:
-    """Return the branches that the journals remember as not landed, by their issues."""
+def _remembered(directory: Path) -> dict[str, Any]:
+    """Return what the journals remember of issues that are not done."""
     from beads_workers.runtime.run_directory import RunDirectory
 
     entries = RunDirectory(directory).left_over()[1].retry_entries
-    return {str(key): each for key, each in entries.items() if each.landing}
+    return {str(key): each for key, each in entries.items()}
+
+
+def _parked(directory: Path) -> dict[str, Any]:
+    """Return the branches that the journals remember as not landed, by their issues."""
+    return {key: each for key, each in _remembered(directory).items() if each.landing}
 
 
 def _refused(directory: Path) -> dict[str, str]:

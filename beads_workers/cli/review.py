@@ -16,7 +16,7 @@ import typer
 from beads_workers.cli.arguments import Json, StateDir
 from beads_workers.cli.client import connect, find_state_directory
 from beads_workers.cli.completion import to_approve, with_branches
-from beads_workers.cli.decisions import decide, refuse_unless_awaiting
+from beads_workers.cli.decisions import decide, refuse_unless_rejectable
 from beads_workers.cli.fleet import report
 from beads_workers.cli.person import text_given
 from beads_workers.cli.waiting import waiting
@@ -241,7 +241,7 @@ def reject(
     """Send a finished branch back to its agent, with what is wrong."""
     directory = find_state_directory(state_dir)
     found = waiting(directory)
-    found.refuse_over([issue]) if found.client else refuse_unless_awaiting(found, issue)
+    found.refuse_over([issue]) if found.client else refuse_unless_rejectable(found, issue)
     typed = " ".join(text) if text else None
     remarks = text_given(typed, f"beads-workers reject {issue}")
     fields = {"issue_ids": [issue], "text": remarks}

@@ -15,13 +15,14 @@ from beads_workers.exits import EXIT_UNKNOWN
 class Waiting(NamedTuple):
     """``client``: of the running fleet; None without one. The rows are those of ``status``.
 
-    ``over``: issues that the fleet, or a journal, still counts here, and why they do not wait.
+    ``reviewed``: issues of ended runs whose pull requests are open. ``over``: issues that the fleet, or a journal, still counts here, and why they do not wait.
     """
 
     client: ControlClient | None
     questions: list[dict[str, Any]]
     approvals: list[dict[str, Any]]
     quarantined: list[dict[str, Any]]
+    reviewed: tuple[str, ...] = ()
     over: Mapping[str, str] = {}
 
     def refuse_over(self, issue_ids: Iterable[str]) -> None:
@@ -45,7 +46,7 @@ def waiting(directory: Path, *, look: bool = True) -> Waiting:
     branches = {row["issue_id"]: row.get("branch", "") for rows in kinds for row in rows}
     over = over_here(directory, branches) if look else {}
     left = [[row for row in rows if row["issue_id"] not in over] for rows in kinds]
-    return Waiting(found.client, left[0], left[1], left[2], over)
+    return Waiting(found.client, left[0], left[1], left[2], found.reviewed, over)
 
 
 def over_here(
@@ -93,4 +94,5 @@ def _remembered(directory: Path) -> Waiting:
     questions = [question_row(each) for each in asked]
     approvals = [approval_row(each) for each in issues.standing(Standing.AWAITS_APPROVAL)]
     out = [quarantined_row(each) for each in issues.standing(Standing.QUARANTINED)]
-    return Waiting(None, questions, approvals, out)
+    reviewed = tuple(each.issue_id for each in issues.standing(Standing.IN_REVIEW))
+    return Waiting(None, questions, approvals, out, reviewed)

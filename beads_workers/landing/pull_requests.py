@@ -59,21 +59,37 @@ def forge_of(settings: LanderSettings) -> PullRequests:
     return found
 
 
-def propose_undo(
-    settings: LanderSettings, repository: LandingRepository, commit: str, name: str
-) -> str:
-    """Open a pull request for a commit that takes something back, unless one is open; return its
-    address. ``name``: what is taken back. Raises ``CannotLand`` and ``GitError``."""
-    forge, head = forge_of(settings), f"bw/undo-{branch_part(name)}/pr"
-    ref, repository.login = f"refs/heads/{head}", forge.login_of_git()
-    with of_forge():
-        there = repository.at_remote(ref)
-        if there != commit:
-            repository.push(remote.RefMove(ref, there, commit))
-        is_open = [each for each in forge.of_head(head) if each.state == pulls.OPEN]
-        base = settings.landing.theirs.removeprefix("refs/heads/")
-        new = pulls.NewPull(head, base, *repository.message(commit))
-        return (is_open[0] if is_open else forge.open(new)).url
+class UndoInReview:
+    """The pull request that takes something back. ``name``: what is taken back."""
+
+    def __init__(self, settings: LanderSettings, repository: LandingRepository, name: str) -> None:
+        self._forge, self._repository = forge_of(settings), repository
+        self._head = f"bw/undo-{branch_part(name)}/pr"
+        self._base = settings.landing.theirs.removeprefix("refs/heads/")
+        repository.login = self._forge.login_of_git()
+        with of_forge():
+            self._found = self._forge.of_head(self._head)
+
+    def merged_since(self, commits: Sequence[str]) -> str:
+        """Return the commit as which it was merged, once all of these were there; "" if it was
+        not. Raises ``GitError``."""
+        objects = self._repository.objects
+        for each in self._found:
+            at = self._repository.commit_of(each.merged_as) if each.merged_as else None
+            if at is not None and all(objects.contains(at, commit) for commit in commits):
+                return at
+        return ""
+
+    def propose(self, commit: str) -> str:
+        """Open it with this commit, unless it is open; return its address. Raises ``GitError``."""
+        ref, repository = f"refs/heads/{self._head}", self._repository
+        with of_forge():
+            there = repository.at_remote(ref)
+            if there != commit:
+                repository.push(remote.RefMove(ref, there, commit))
+            is_open = [each for each in self._found if each.state == pulls.OPEN]
+            new = pulls.NewPull(self._head, self._base, *repository.message(commit))
+            return (is_open[0] if is_open else self._forge.open(new)).url
 
 
 def head_of(issue_id: str) -> str:

@@ -661,8 +661,14 @@ class LandingRepository:
         assert not self.remote, "a commit takes it back"
         if (held := self.worktree_of(self.ref)) is not None:
             raise Held(held)
-        undone = LandedCommit("", undoes=tuple(each.was or each.commit for each in gone))
-        self._move(tip, commit, "landing: taken back", self._entry([undone]))
+        self._move(tip, commit, "landing: taken back", self._entry([_undoing(gone)]))
+
+    def taken_back(self, gone: Sequence[LandedCommit], commit: str) -> None:
+        """Record the commit as which the forge has merged what takes these back. Raises
+        ``GitError``."""
+        undone = replace(_undoing(gone), commit=commit, issue_id=gone[0].issue_id)
+        if (entry := self._entry([undone])) is not None:
+            self._update("landing: taken back by a pull request", entry)
 
     def _move(self, tip: str, commit: str, why: str, entry: remote.RefMove | None = None) -> None:
         try:
@@ -740,6 +746,10 @@ class LandingRepository:
                 return f"{operation} is under way in {place}"
         changed = [name for name in status(place)[2] if not self.tracker.holds(name)]
         return f"it is checked out in {place}, with changes: {changed[0]}" if changed else None
+
+
+def _undoing(gone: Sequence[LandedCommit]) -> LandedCommit:
+    return LandedCommit("", undoes=tuple(each.was or each.commit for each in gone))
 
 
 def _attempt_of(one: LandedCommit | Add) -> tuple[str, int, str]:

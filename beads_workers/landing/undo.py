@@ -17,7 +17,7 @@ from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GatePlace, GateResult, Verdicts, start_gate
 from beads_workers.landing.lander import take_lock
 from beads_workers.landing.message import Message, revert_message
-from beads_workers.landing.pull_requests import propose_undo
+from beads_workers.landing.pull_requests import UndoInReview
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import (
     CannotLand,
@@ -142,11 +142,18 @@ class Undo:
             names = self._mark(repository, gone)
             repository.go_back(tip, back, gone)
             return Undone(names, back, True)
+        review = None
+        if self.settings.landing.theirs:
+            review = UndoInReview(self.settings, repository, self.asked[0])
+            if merged := review.merged_since([each.commit for each in gone]):
+                names = self._mark(repository, gone)
+                repository.taken_back(gone, merged)
+                return Undone(names, tip, False)
         changes, tree = self._changes(repository, gone, history, tip)
         verified = self._gate(repository, tree, tip, gone)
-        if self.settings.landing.theirs:
+        if review is not None:
             commits, _ = repository.builder.write(tip, [changes], verified)
-            url = propose_undo(self.settings, repository, commits[-1], self.asked[0])
+            url = review.propose(commits[-1])
             return Undone(tuple(dict.fromkeys(e.issue_id for e in gone)), tip, False, url)
         names = self._mark(repository, gone)
         (*_, commit) = repository.land(tip, [changes], verified)

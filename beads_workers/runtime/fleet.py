@@ -309,7 +309,7 @@ class Fleet:
         farewell["requeued"] = list(board.requeued)
         farewell["pending"] = list(loop.held() if self._broken else loop.pending)
         farewell["settled"] = loop.settled
-        farewell["claimed"] = board.claims
+        farewell["claimed"] = board.claims or board.landings.landed  # Earlier claims may land now.
         farewell["stayed"] = [
             {
                 "worker_id": i.worker_id,

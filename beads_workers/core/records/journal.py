@@ -127,9 +127,9 @@ class Checkpointed(Record):
 
     @property
     def in_review(self) -> Pull | None:
-        """The pull request of ``landing``; None if it has none as it is."""
+        """The pull request of ``landing``; None if it has none as it is, or somebody closed it."""
         is_of_it = self.landing is not None and self.pull and self.pull.of == self.landing.commit
-        return self.pull if is_of_it else None
+        return self.pull if is_of_it and not self.quarantined else None
 
 
 @value

@@ -33,7 +33,8 @@ class RejectedByPerson(FleetRequest):
         unknown = [each for each in self.issue_ids if not landings.reject(each, self.text)]
         fleet.scheduler.reschedule()
         fleet.parts.round_trips.wake()
-        fleet.done(self.ticket, self.issue_ids, unknown, "rejected", "no branch awaits approval")
+        why = "no branch awaits approval or is in review"
+        fleet.done(self.ticket, self.issue_ids, unknown, "rejected", why)
 
 
 REQUEST = RejectedByPerson

@@ -16,6 +16,8 @@ from beads_workers.core.schedule.commands import Answer
 from beads_workers.core.schedule.events import FleetRequest, Ticket
 from beads_workers.core.schedule.inflight import RETRIED
 
+IN_REVIEW = "in review: 'reject' sends it back, and whoever closes its pull request ends it"
+
 
 @value
 class RetryAskedFor(FleetRequest):
@@ -59,9 +61,11 @@ class RetryAskedFor(FleetRequest):
         for issue_id in asked:
             fleet.parts.landings.retried(issue_id)
         unknown = [i for i in asked if not _retry_one(fleet, i)]
+        reviewed = {i.issue_id for i in fleet.parts.effects.issues.standing(Standing.IN_REVIEW)}
+        why = IN_REVIEW if reviewed.intersection(unknown) else "nothing to retry"
         fleet.scheduler.reschedule()
         fleet.parts.round_trips.wake()
-        fleet.done(self.ticket, asked, unknown, "will be retried", "nothing to retry")
+        fleet.done(self.ticket, asked, unknown, "will be retried", why)
 
 
 REQUEST = RetryAskedFor

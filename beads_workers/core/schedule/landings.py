@@ -180,8 +180,10 @@ class Landings:
 
     def reject(self, issue_id: IssueId, text: str) -> bool:
         """Send a branch back to its agent with a person's remarks; return False if none awaits
-        approval."""
-        issue = self._awaiting(issue_id)
+        approval or is in review."""
+        reviewed = self._issues.standing(Standing.IN_REVIEW)
+        found = (each for each in (*self.awaiting(), *reviewed) if each.issue_id == issue_id)
+        issue = next(found, None)
         if issue is None or issue.landing is None:
             return False
         self._give_back(issue, ld.Refused(issue_id, issue.landing.attempt, REJECTED, text))
@@ -439,7 +441,8 @@ class Landings:
 
     def _give_back(self, issue: Issue, refused: ld.Refused) -> None:
         issue_id = IssueId(issue.issue_id)
-        repairs = (issue.retry_entry.repairs if issue.retry_entry else 0) + bool(refused.why)
+        repairs = issue.retry_entry.repairs if issue.retry_entry else 0
+        repairs += refused.why not in ("", REJECTED)  # What people want is no failure.
         text = refused.text[: limits.LESSON_CHARS_MAX]
         details = refused.why, text, refused.files, refused.tip, refused.against, repairs
         shelved = issue.state is IssueState.SHELVED

@@ -86,7 +86,8 @@ class RetryState:
     def retry(self, issue_id: IssueId) -> bool:
         """Have an issue tried again now, for a person; return False if nothing prevents that."""
         issue = self._issues.known.get(issue_id)
-        if self.standing(issue_id) in (None, Standing.UNCLOSED) or (issue and issue.is_done):
+        over = (None, Standing.UNCLOSED, Standing.IN_REVIEW)
+        if self.standing(issue_id) in over or (issue and issue.is_done):
             return False
         self._pardon(RetryAsked(issue_id))
         return True

@@ -48,7 +48,8 @@ class PullProject(EmbeddedProject):
     def settings(self, *, look: str = "1s", **forge: Any) -> None:
         forge["look"] = look
         lines = [f"{name} = {value!r}".replace("'", '"') for name, value in forge.items()]
-        agent = f'[agents.own]\nargv = ["sh", "{self.folder.parent}/agent"]'
+        argv = f'argv = ["sh", "{self.folder.parent}/agent"]'
+        agent = f'[agents.own]\nadapter = "plain"\n{argv}'
         parts = (agent, '[landing]\nvia = "pr"', "[forge]", *lines, "")
         (self.folder / "beads-workers.toml").write_text("\n".join(parts))
 

@@ -67,7 +67,8 @@ def test_people_merge_and_a_pass_or_a_start_closes(project: PullProject) -> None
 
 
 def test_red_checks_and_remarks_go_back_to_the_agent(project: PullProject) -> None:
-    fleet = project.begin(merge="checks")
+    told = project.folder.parent / "told"
+    fleet = project.begin(work=f"cat >>{told}; {WORK}", merge="checks")
     first = project.only()
     project.check(first, green=False)
     second = project.pushed_after(first)
@@ -78,15 +79,43 @@ def test_red_checks_and_remarks_go_back_to_the_agent(project: PullProject) -> No
     project.check(third, green=True)
     assert fleet.process.wait(60) == 0, fleet.output
     assert project.only().state == "merged" and project.state_of("bw-1") == "closed"
-    assert "say it in German" in fleet.output or "alice" in fleet.output
-    assert "French" not in fleet.output
+    assert "say it in German" in told.read_text() and "French" not in told.read_text()
     ended = [each for each in fleet.journal("landing_ended") if each.get("why")]
     assert [each["why"] for each in ended] == ["verify", "rejected"]
     if project.forge == "github":
-        assert "it is broken here" in ended[0]["text"]
+        assert "it is broken here" in told.read_text()
     attempts = {each["attempt"] for each in fleet.journal("started")}
     assert attempts == {1}, "a fix round is no new attempt"
     assert any("answers this" in each for each in project.comments(third))
+
+
+def test_a_person_who_looks_here_sends_it_back_too(project: PullProject) -> None:
+    told = project.folder.parent / "told"
+    assert project.begin(work=f"cat >{told}; {WORK}").process.wait(60) == 7
+    first = project.only()
+    refused = call(project, "retry", "bw-1")
+    assert refused.returncode != 0 and "in review" in refused.stderr, refused
+    assert project.state_of("bw-1") == "blocked"
+    assert call(project, "reject", "bw-1", "say it in Greek").returncode == 0
+    done = call(project, "pr", "--mend", "--trust")
+    assert done.returncode == 7 and "say it in Greek" in told.read_text(), done
+    assert project.only().commit != first.commit and project.only().state == "open"
+
+
+def test_a_pass_may_start_agents(project: PullProject) -> None:
+    project.settings()
+    project.create_many([{"title": "one"}, {"title": "two"}])
+    assert project.start("bw-1").process.wait(60) == 7
+    first = project.only()
+    project.check(first, green=False)
+    passed = call(project, "pr", "--trust")
+    assert passed.returncode == 7 and "did not land" in passed.stdout, passed
+    assert call(project, "pr", "--mend", "--trust").returncode == 7
+    second = project.only()
+    assert second.commit != first.commit and project.state_of("bw-2") == "open"
+    project.merge(second)
+    assert call(project, "pr", "--mend", "--trust").returncode == 0
+    assert project.is_closed("bw-1") and project.state_of("bw-2") == "open"
 
 
 def test_a_pull_request_that_is_closed_unmerged_quarantines(project: PullProject) -> None:
@@ -201,6 +230,16 @@ def test_an_undo_is_a_pull_request(project: PullProject) -> None:
     project.merge(back)
     git(project.folder, "fetch", "-q", project.url, "main")
     assert "wbw-1" not in git(project.folder, "ls-tree", "--name-only", "FETCH_HEAD")
+    done = call(project, "undo", "bw-1", "--trust")
+    assert done.returncode == 0 and "taken back: bw-1" in done.stdout, done
+    assert project.state_of("bw-1") == "open"
+    again = call(project, "undo", "bw-1", "--trust")
+    assert again.returncode != 0 and "nothing of bw-1" in again.stderr, again
+    with checking(project):
+        assert project.start().process.wait(60) == 0
+    assert project.is_closed("bw-1")
+    done = call(project, "undo", "bw-1", "--trust")
+    assert "proposed: http" in done.stdout and len(project.pulls()) == 4, done
 
 
 def test_calls_are_few(project: PullProject) -> None:
