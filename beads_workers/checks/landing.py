@@ -309,16 +309,17 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
 
 
 def forge_refuses(landing: Landing, worktrees: Worktrees) -> Check | None:
-    """Report a forge that has no login of this user, or does not let it write."""
+    """Report a forge that has no login of this user, or does not let it write, and what else will
+    be in the way there."""
     if not landing.forge:
         return None
-    service = need("pull_requests")
+    service, base = need("pull_requests"), landing.theirs.removeprefix("refs/heads/")
     try:
         forge = service.open_pulls(landing.forge, service.logins(landing.forge, os.environ))
-        forge.describe()
+        hurdles = forge.hurdles(base, may_be_fork=landing.rules.remote is not None)
     except SourceError as error:
         return fail("landing", f"no pull requests: {error}", hint=error.hint)
-    return None
+    return warn("landing", f"pull requests: {'; '.join(hurdles)}") if hurdles else None
 
 
 def only_here(landing: Landing, worktrees: Worktrees) -> Check | None:

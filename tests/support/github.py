@@ -174,6 +174,8 @@ class GitHubServer(http.server.ThreadingHTTPServer):
         """What comes instead of the next answers."""
         self._ids = 0
         self.pulls = Pulls(self._id)
+        self.scopes, self.parent = "", ""
+        """Of its tokens; the repository that ours is a fork of."""
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
@@ -423,7 +425,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if login not in server.rights:
             return 401, {"message": "Bad credentials"}, {}
         if path == "/user":
-            return 200, person(login) | _ACCOUNT, {}
+            scopes = {"X-OAuth-Scopes": server.scopes} if server.scopes else {}
+            return 200, person(login) | _ACCOUNT, scopes
         if path == "/graphql":
             return 200, self._graphql(body["query"], body["variables"], login), {}
         if not path.lower().startswith(PATH):
@@ -432,7 +435,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return 302, None, {"Location": f"https://{self.server.host}/logs/{match[1]}"}
         rest = path[len(PATH) :]
         if rest == "":
-            return 200, repository(server.rights[login]), {}
+            found = repository(server.rights[login])
+            parent = {"fork": True, "parent": found | {"full_name": server.parent}}
+            return 200, found | (parent if server.parent else {}), {}
+        if rest == "/assignees":
+            writers = [who for who, right in server.rights.items() if right in ("write", "admin")]
+            return 200, [person(who) for who in writers], {}
         if match := re.fullmatch(r"/collaborators/([^/]+)/permission", rest):
             who = unquote(match[1])
             right = server.rights.get(who, "read")

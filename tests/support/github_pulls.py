@@ -58,6 +58,8 @@ class Pulls:
         self.style = "squash"
         self.refuses_merges = ""
         """Why nothing is merged, as branch protection says it."""
+        self.approvals = 0
+        """How many the branch needs."""
         self._id = new_id
 
     def git(self, *words: str, stdin: str = "") -> str:
@@ -152,6 +154,7 @@ class Pulls:
         of_head = [self.shown(row) for row in sorted(rows, key=lambda row: -row["number"])]
         about = {"id": "R_1", "pullRequests": {"nodes": of_head}}
         styles = ("squashMergeAllowed", "mergeCommitAllowed", "rebaseMergeAllowed")
+        about["ref"] = {"refUpdateRule": {"requiredApprovingReviewCount": self.approvals}}
         about |= {name: name.startswith(self.style) for name in styles}
         for each in fields.selections:
             assert isinstance(each, FieldNode)

@@ -113,5 +113,9 @@ class PullRequests(Protocol):
     def merge_later(self, pull: PullRequest, title: str, text: str) -> None:
         """Have the forge merge it once it may; raises ``PullRefused``."""
 
+    def hurdles(self, base: str, *, may_be_fork: bool) -> list[str]:
+        """Return what is in the way of pull requests for a branch, each as a sentence; raises
+        ``SourceError`` if there can be none."""
+
     def login_of_git(self) -> Mapping[str, str]:
         """Return the settings of git, by their keys, with which it may push to the repository."""

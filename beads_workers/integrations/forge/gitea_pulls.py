@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from beads_workers.core.base import pulls
 from beads_workers.core.base.pulls import CheckRun, NewPull, PullRequest, ReviewRemark
@@ -138,6 +139,10 @@ class GiteaPulls(Gitea):
         fields |= {"MergeTitleField": title, "MergeMessageField": text}
         fields |= {"merge_when_checks_succeed": True} if later else {}
         self._ask("POST", f"{self._path}/pulls/{pull.number}/merge", fields)
+
+    def _approvals(self, base: str) -> int:
+        path = f"{self._path}/branches/{quote(base, safe='')}"
+        return read(self._ask("GET", path).data, lambda data: number_of(data, "required_approvals"))
 
     def login_of_git(self) -> Mapping[str, str]:
         """See ``PullRequests``."""

@@ -43,6 +43,12 @@ query($owner: String!, $name: String!, $head: String!) {{
     }}
   }}
 }}"""
+RULE = f"""
+query($owner: String!, $name: String!, $ref: String!) {{
+  repository(owner: $owner, name: $name) {{
+    {REPOSITORY} ref(qualifiedName: $ref) {{ refUpdateRule {{ requiredApprovingReviewCount }} }}
+  }}
+}}"""
 CREATE = f"""
 mutation($input: CreatePullRequestInput!) {{
   createPullRequest(input: $input) {{ pullRequest {{ {PULL} }} }}
@@ -135,6 +141,18 @@ class GitHubPulls(GitHub):
             "commitHeadline": title,
             "commitBody": text,
         }
+
+    def hurdles(self, base: str, *, may_be_fork: bool) -> list[str]:
+        """See ``PullRequests``."""
+        found = super().hurdles(base, may_be_fork=may_be_fork)
+        scopes = self._ask("GET", "/user").headers.get("x-oauth-scopes", "")
+        if scopes and "workflow" not in scopes.replace(",", " ").split():
+            found.append("branches with workflows: gh auth refresh -s workflow lets them be pushed")
+        return found
+
+    def _approvals(self, base: str) -> int:
+        rule = self._repository(RULE, ref=f"refs/heads/{base}")["ref"] or {}
+        return int((rule.get("refUpdateRule") or {}).get("requiredApprovingReviewCount") or 0)
 
     def login_of_git(self) -> Mapping[str, str]:
         """See ``PullRequests``: the token of ``gh``."""

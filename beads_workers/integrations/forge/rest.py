@@ -65,13 +65,31 @@ class RestForge:
             self._login = read(self._ask("GET", "/user").data, lambda data: str(data["login"]))
         return self._login
 
-    def refuse_unwritable(self) -> None:
-        """Raise ``ForgeError`` unless issues of the repository can be written."""
+    def refuse_unwritable(self) -> Any:
+        """Return what the forge says of the repository; raise ``ForgeError`` unless issues can be
+        written there."""
         found = self._ask("GET", self._path).data
         if read(found, lambda data: data.get("archived")):
             raise ForgeError(f"{self.repository.text} is archived: nobody can write to it")
         if not read(found, lambda data: data["permissions"]["push"]):
             raise ForgeError(f"{self.login()} may not write to {self.repository.text}")
+        return found
+
+    def hurdles(self, base: str, *, may_be_fork: bool) -> list[str]:
+        """See ``PullRequests``."""
+        parent = read(self.refuse_unwritable(), _parent)
+        if parent and not may_be_fork:
+            why = f"{self.repository.text} is a fork of {parent}, and none are opened from forks"
+            raise ForgeError(why, "[landing] remote names the remote that they are for")
+        path = f"{self._path}/assignees"
+        needed, us = self._approvals(base), self.login()
+        if needed and rows_of(self._ask("GET", path).data, path, login_of) == [us]:
+            return [f"{base} needs an approval, and nobody but {us} could give one"]
+        return []
+
+    def _approvals(self, base: str) -> int:
+        """Return how many approvals a pull request for a branch needs."""
+        raise NotImplementedError
 
     def issue(self, number: int) -> ForgeIssue:
         """See ``Forge``."""
@@ -198,6 +216,10 @@ def comment_of(data: Any) -> ForgeComment:
     user, at = data.get("user"), text_of(data, "created_at")
     author, text = login_of(user), text_of(data, "body")
     return ForgeComment(number_of(data, "id"), author, text, at, is_bot(user))
+
+
+def _parent(data: Any) -> str:
+    return text_of(data["parent"], "full_name") if data.get("fork") else ""
 
 
 def login_of(user: Any) -> str:

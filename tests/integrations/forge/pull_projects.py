@@ -118,6 +118,14 @@ class PullProject(EmbeddedProject):
     def comments(self, seen: Seen) -> list[str]:
         raise NotImplementedError
 
+    def fork(self) -> None:
+        """The remote is a fork of ours now."""
+        raise NotImplementedError
+
+    def need_approval(self) -> None:
+        """The branch needs an approval, which nobody but our login could give."""
+        raise NotImplementedError
+
     def requests(self) -> list[str]:
         """What our login has asked of the API."""
         raise NotImplementedError
@@ -174,6 +182,18 @@ class GiteaPullProject(PullProject):
 
     def comments(self, seen: Seen) -> list[str]:
         return [each["body"] for each in self.at.comments(seen.number)]
+
+    def fork(self) -> None:
+        name = f"{self.at.name}-of-root"
+        self.ask("POST", "/forks", {"name": name})
+        git(self.folder, "remote", "set-url", "origin", f"{self.at.server.url}/root/{name}")
+
+    def need_approval(self) -> None:
+        rule = {"rule_name": "main", "required_approvals": 1}
+        self.ask("POST", "/branch_protections", rule)
+        for other in self.ask("GET", "/collaborators"):
+            self.ask("DELETE", f"/collaborators/{other['login']}")
+        self.environment["GITEA_TOKEN"] = self.at.server.user("root").token
 
     def requests(self) -> list[str]:
         return [each for each in self.at.server.requests(LOGIN) if self.at.path in each]
@@ -234,6 +254,15 @@ class GitHubPullProject(PullProject):
 
     def comments(self, seen: Seen) -> list[str]:
         return [str(each) for each in self.server.pulls.rows[seen.number]["comments"]]
+
+    def fork(self) -> None:
+        self.server.parent = "other/shop"
+
+    def need_approval(self) -> None:
+        with self.server.lock:
+            self.server.pulls.approvals = 1
+            self.server.scopes = "gist, repo"
+            self.server.rights = {LOGIN: "write"}
 
     def requests(self) -> list[str]:
         return self.server.requests(LOGIN)

@@ -242,6 +242,18 @@ def test_an_undo_is_a_pull_request(project: PullProject) -> None:
     assert "proposed: http" in done.stdout and len(project.pulls()) == 4, done
 
 
+def test_what_is_in_the_way_is_said_at_the_start(project: PullProject) -> None:
+    project.need_approval()
+    fleet = project.begin()
+    assert fleet.process.wait(60) == 7
+    shown = fleet.said()
+    assert "needs an approval" in shown, shown
+    assert ("gh auth refresh -s workflow" in shown) == (project.forge == "github")
+    project.fork()
+    fleet = project.start()
+    assert fleet.process.wait(60) not in (0, 7) and "is a fork of" in fleet.said(), fleet.said()
+
+
 def test_calls_are_few(project: PullProject) -> None:
     with checking(project):
         assert project.begin(merge="checks", look="5s").process.wait(60) == 0
