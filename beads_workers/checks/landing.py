@@ -12,7 +12,7 @@ from typing import Any
 
 from beads_workers.checks.rules import Check, fail, misused, warn
 from beads_workers.checks.worktrees import checked_out
-from beads_workers.core.base.settings import REMOTE, Landing, Worktrees
+from beads_workers.core.base.settings import NEVER, PER_RUN, REMOTE, Landing, Worktrees
 from beads_workers.core.base.source import SourceError
 from beads_workers.core.base.text import counted
 from beads_workers.executors.command import OF_ONE_ISSUE
@@ -154,12 +154,17 @@ def _find_landing(options: Options, project: Path, base: str) -> Landing | Check
     kind = recognise(options.source) if options.source else None
     defuses = kind is not None and kind.capabilities.obeys_commits
     if options.landing.via == "pr":
-        return _proposed(options, project, target)
+        return _proposed(options, project, target, (start, follows))
     return Landing(f"{PREFIX}/{target}", start, follows, defuses, rules=options.landing)
 
 
-def _proposed(options: Options, project: Path, target: str) -> Landing | Check:
-    """Return where pull requests are merged: the branch as it stands at the remote."""
+def _proposed(
+    options: Options, project: Path, target: str, here: tuple[str, str]
+) -> Landing | Check:
+    """Return where pull requests are merged: the branch as it stands at the remote. One pull
+    request for all is for the integration branch, with ``start`` and ``follows`` from ``here``."""
+    start: str | None
+    start, follows = here
     name, theirs = options.landing.remote or REMOTE, f"refs/heads/{target}"
     try:
         forge = need("pull_requests").find(project, name)
@@ -167,6 +172,12 @@ def _proposed(options: Options, project: Path, target: str) -> Landing | Check:
         return misused("landing", f"no pull requests: {error}", error.hint)
     except Missing as error:
         return misused("landing", str(error))
+    if options.landing.pulls.per == PER_RUN:
+        if options.landing.pulls.merge != NEVER:
+            text = "people merge the one pull request of a run"
+            return misused("landing", text, 'leave out [forge] merge, or --pr-per run')
+        rules = replace(options.landing, remote=name)
+        return Landing(f"{PREFIX}/{target}", start, follows, True, "", forge, rules)
     landing = Landing(f"{PREFIX}/{name}/{target}", "", "", True, theirs, forge, options.landing)
     try:
         start = remote_heads(str(project), name, (theirs,), _login(forge)).get(theirs)
@@ -183,6 +194,8 @@ def _proposed(options: Options, project: Path, target: str) -> Landing | Check:
 
 def _login(forge: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the settings of git with the login of the forge, if there is one."""
+    if not forge:
+        return NOBODY
     service = need("pull_requests")
     try:
         found: Mapping[str, str] = service.open_pulls(
@@ -242,7 +255,8 @@ def closed_remote(landing: Landing, worktrees: Worktrees) -> Check | None:
     ref = f"refs/heads/{landing.branch}"
     start = find_base(worktrees.checkout, landing.start) or landing.start
     try:
-        check_push(worktrees.checkout, landing.rules.remote, ref, start, REMOTE_SECONDS)
+        own = (landing.rules.remote, ref, start, REMOTE_SECONDS, _login(landing.forge))
+        check_push(worktrees.checkout, *own)
     except RemoteTrouble as error:
         remedy = f"git push --dry-run {landing.rules.remote} {start[:12]}:{ref}"
         return fail("landing", f"nothing lands: {error}", remedy)
@@ -259,7 +273,8 @@ def _ahead(landing: Landing, worktrees: Worktrees, ref: str) -> Check | None:
     if here.status != 0:
         return None  # The branch begins at the remote's.
     try:
-        there = remote_heads(worktrees.checkout, landing.rules.remote, (ref,)).get(ref)
+        own = (landing.rules.remote, (ref,), _login(landing.forge))
+        there = remote_heads(worktrees.checkout, *own).get(ref)
     except RemoteTrouble:
         return None  # The remote has just answered: the lander asks again.
     (commit,) = objects(here.output)
@@ -281,7 +296,8 @@ def lacks_ledger(landing: Landing, worktrees: Worktrees) -> bool:
     if not landing.rules.remote or landing.theirs or landing.rules.form.trailers == "full":
         return False
     ref = ledger_ref(landing.branch)
-    return ref not in remote_heads(worktrees.checkout, landing.rules.remote, (ref,))
+    login = _login(landing.forge)
+    return ref not in remote_heads(worktrees.checkout, landing.rules.remote, (ref,), login)
 
 
 def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
@@ -296,7 +312,8 @@ def refused_ledger(landing: Landing, worktrees: Worktrees) -> Check | None:
             return None
         here = git_or_none(worktrees.common, "rev-parse", "--verify", "--quiet", ref)
         first = here.strip() if here else entry_commit(worktrees.common, (), ())
-        push(worktrees.checkout, landing.rules.remote, RefMove(ref, "", first))
+        login = _login(landing.forge)
+        push(worktrees.checkout, landing.rules.remote, RefMove(ref, "", first), login=login)
     except LostRace:
         return None  # Another clone was quicker.
     except Refuses as error:
@@ -313,7 +330,7 @@ def forge_refuses(landing: Landing, worktrees: Worktrees) -> Check | None:
     be in the way there."""
     if not landing.forge:
         return None
-    service, base = need("pull_requests"), landing.theirs.removeprefix("refs/heads/")
+    service, base = need("pull_requests"), landing.proposed_for
     try:
         forge = service.open_pulls(landing.forge, service.logins(landing.forge, os.environ))
         hurdles = forge.hurdles(base, may_be_fork=landing.rules.remote is not None)

@@ -492,6 +492,8 @@ def _news_line(news: messages.News) -> str:
             return f"warning: {text}"
         case messages.LandingPaused(why):
             return f"paused: {why}"
+        case messages.Into(branch, why=why, url=url) if url:
+            return f"proposed for {branch}: {why}"
         case messages.Into(branch, commit, why, command):
             return f"{branch}: {why}; {command}" if why else f"{branch} is at {commit[:12]}"
         case _:

@@ -166,6 +166,8 @@ def _next(ended: dict[str, Any], queue: dict[str, Any], quarantined: list[dict[s
     if awaiting := ended.get("approvals"):
         first = printable(shlex.quote(awaiting[0]["issue_id"]))
         return f"'beads-workers diff {first}' shows what awaits approval; 'land {first}' lands it"
+    if landed is not None and (landed["into"] or {}).get("url"):
+        return f"merge it once you like it: {printable(landed['into']['url'])}"
     if command := landing.to_type(landed):
         return f"{printable(command)} brings what landed to your branch"
     if landed is None and ended.get("unmerged_branches", 0) > ended.get("failed_branches", 0):

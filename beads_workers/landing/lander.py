@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import assert_never
 
 from beads_workers.core.base.settings import Sight
+from beads_workers.core.base.source import SourceError
 from beads_workers.core.records import landing as messages
 from beads_workers.core.records.landing import Add, CancelLanding, GoOn, LanderSettings, News, Order
 from beads_workers.core.records.receipts import INDEPENDENT
@@ -57,6 +58,7 @@ from beads_workers.landing.repository import (
     Unclear,
     landing_folder,
 )
+from beads_workers.landing.run_in_review import RunInReview
 from beads_workers.landing.scratch_merges import Conflict, Coupled, Follow, Passenger
 from beads_workers.landing.sees.again import LookBeforeTrains
 from beads_workers.runtime.locks import try_lock
@@ -148,6 +150,7 @@ class Lander:
     _verdicts: Verdicts = field(init=False)
     _look_before_trains: LookBeforeTrains = field(init=False)
     _reviews: BranchesInReview | None = None
+    _proposal: RunInReview | None = None
     _folder: Path = field(init=False)
     _lock: int = -1
     _tip: str = ""
@@ -192,6 +195,9 @@ class Lander:
             GatePlace(settings, self._folder, lane).sweep()
         self._verdicts = Verdicts(settings, self._folder)
         self._look_before_trains = LookBeforeTrains(settings, self.selector, self._go_on)
+        if settings.landing.forge and not settings.landing.theirs:
+            forge = forge_of(settings)
+            self._proposal = RunInReview(settings, self._repository, forge, self.say)
         if settings.landing.theirs:
             told = self.say, self._wait_for_gate, self._refuse, self._verdicts.has_passed
             forge = forge_of(settings)
@@ -341,6 +347,8 @@ class Lander:
         quiet = self._stuck_reported if self._stuck else self.queue.idle
         if self.queue.idle and not self._stuck:
             self._taken()
+        if self.queue.idle and not self._stuck:
+            self._propose_all()
         quiet = quiet and not (self._reviews is not None and self._reviews.is_busy)
         if not self._idle and quiet and not self._gates and self._after is None:
             self._idle = True
@@ -356,6 +364,18 @@ class Lander:
         self._idle, self._look_at = False, 0.0  # What was merged is on the forge's branch.
         with of_forge():
             self._reviews.look(self._tip)
+
+    def _propose_all(self) -> None:
+        """Bring the pull request of the run up to date. A forge that is down is no pause: all that
+        it will list has landed."""
+        proposal, now = self._proposal, time.monotonic()
+        if proposal is None or (now < proposal.due and not proposal.is_behind(self._tip)):
+            return
+        try:
+            proposal.look(self._tip)
+        except (SourceError, git.GitError) as error:
+            proposal.due = now + REMOTE_SECONDS[0]
+            self.say(messages.LanderWarned(f"no pull request of the run: {error}"))
 
     def _awaits(self, key: str) -> bool:
         """Return whether this branch lands only once a person has approved it."""
@@ -383,6 +403,8 @@ class Lander:
         times += [r.stopped_at + STOP_SECONDS for r in self._gates.values() if r.stopped_at]
         if self._reviews is not None and not self._stuck:
             times.append(self._reviews.due)
+        if self._proposal is not None and not self._stuck:
+            times.append(self._proposal.due)
         return min(at for at in times if at is not None)
 
     def close(self) -> None:

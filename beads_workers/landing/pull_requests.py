@@ -65,8 +65,7 @@ class UndoInReview:
     def __init__(self, settings: LanderSettings, repository: LandingRepository, name: str) -> None:
         self._forge, self._repository = forge_of(settings), repository
         self._head = f"bw/undo-{branch_part(name)}/pr"
-        self._base = settings.landing.theirs.removeprefix("refs/heads/")
-        repository.login = self._forge.login_of_git()
+        self._base = settings.landing.proposed_for
         with of_forge():
             self._found = self._forge.of_head(self._head)
 
@@ -142,7 +141,7 @@ class BranchesInReview:
         self._rules: PullRules = settings.landing.rules.pulls
         self._forge, self._say, self._gate = forge, say, gate
         self._refuse, self._has_passed = refuse, has_passed
-        self._base = settings.landing.theirs.removeprefix("refs/heads/")
+        self._base = settings.landing.proposed_for
         self._under: dict[str, _InReview] = {}
         self._no_room: dict[str, Add] = {}
         self._tip = ""

@@ -263,14 +263,14 @@ class LandingRepository:
         name = self.settings.landing.follows
         followed = f"refs/heads/{name}" if name else self.ref
         asked = self.ref, followed, *([self._ledger] if self._shares_ledger else [])
-        heads = remote.remote_heads(self._checkout, self.remote, asked)
+        heads = remote.remote_heads(self._checkout, self.remote, asked, self.login)
         self._followed_there = heads.get(followed) if name else None
         self._ledger_there = heads.get(self._ledger, "")
         here, there = self.commit_of(self.ref), heads.get(self.ref)
         if there is None:
             there = here or self._start()
             try:
-                remote.push(self._checkout, self.remote, remote.RefMove(self.ref, "", there))
+                self.push(remote.RefMove(self.ref, "", there))
             except remote.LostRace:
                 self.fetch()
                 return
@@ -600,7 +600,7 @@ class LandingRepository:
             return
         also = [replace(entry, old=self._ledger_there)] if entry and self._shares_ledger else []
         try:
-            remote.push(self._checkout, self.remote, move, *also)
+            self.push(move, *also)
         except remote.LostRace:
             raise Moved from None
         for each in also:
@@ -651,9 +651,9 @@ class LandingRepository:
         found = remote.remote_heads(self._checkout, self.remote, (ref,), self.login)
         return found.get(ref, "")
 
-    def push(self, move: remote.RefMove) -> None:
-        """Move a ref of the remote; raises ``RemoteTrouble`` and ``LostRace``."""
-        remote.push(self._checkout, self.remote, move, login=self.login)
+    def push(self, *moves: remote.RefMove) -> None:
+        """Move refs of the remote, all or none; raises ``RemoteTrouble`` and ``LostRace``."""
+        remote.push(self._checkout, self.remote, *moves, login=self.login)
 
     def go_back(self, tip: str, commit: str, gone: Sequence[LandedCommit]) -> None:
         """Move the branch from ``tip`` back to one of its commits; raises as ``land`` does. Not

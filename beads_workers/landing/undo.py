@@ -17,7 +17,7 @@ from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GatePlace, GateResult, Verdicts, start_gate
 from beads_workers.landing.lander import take_lock
 from beads_workers.landing.message import Message, revert_message
-from beads_workers.landing.pull_requests import UndoInReview
+from beads_workers.landing.pull_requests import UndoInReview, forge_of
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import (
     CannotLand,
@@ -75,6 +75,8 @@ class Undo:
         make_folder(landing_folder(self.settings.worktrees))
         lock = take_lock(self.settings)
         try:
+            if self.settings.landing.forge:
+                repository.login = forge_of(self.settings).login_of_git()
             repository.fetch()
             tip = repository.commit_of(repository.ref)
             if tip is None:

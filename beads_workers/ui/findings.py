@@ -556,6 +556,8 @@ def _merge_step(history: History) -> list[NextStep]:
     board = history.landing
     if board is None or not board.landed or not board.branch:
         return []
+    if board.into is not None and board.into.url:
+        return []  # Its line says where it is merged.
     if board.into is not None:
         why = f"{board.into.into} could not be moved: {board.into.why}"
         return [NextStep(board.into.command, why)] if board.into.why else []

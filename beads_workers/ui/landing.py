@@ -79,11 +79,13 @@ def waiting_text(landing: Fields) -> str:
 
 
 def into_text(landing: Fields) -> str:
-    """Return the result of ``--land-into``; "" if it was not asked for."""
+    """Return the result of ``--land-into``, or the pull request of the run; "" without one."""
     into = landing["into"]
     if into is None:
         return ""
     branch = printable(into["branch"])
+    if into.get("url"):  # Missing in runs of earlier versions.
+        return f"proposed for {branch}: {printable(into['reason'], ERROR_WIDTH)}"
     if into["reason"]:
         return f"{branch} was not moved there: {printable(into['reason'], ERROR_WIDTH)}"
     return f"{branch} is there as well"
@@ -106,6 +108,8 @@ def to_type(landing: Fields | None) -> str:
     if landing is None:
         return ""
     into = landing["into"]
+    if into is not None and into.get("url"):
+        return ""  # A person merges it on the forge.
     if into is not None:
         return str(into["command"]) if into["reason"] else ""
     return str(landing.get("merge") or "")

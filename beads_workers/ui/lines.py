@@ -183,6 +183,8 @@ def _landing(record: rec.Record) -> str | None:
         case rec.GateRan(_, "green", _, issues, seconds, flaky=True):
             took = f"after {seconds:.1f} s, and was red before"
             return f"     gate     flaky: green {took}, with {landing.train_text(issues)}"
+        case rec.LandingTip(into=into, why=why, url=url) if url:
+            return f"     review   all for {printable(into, 60)}: {printable(why, ERROR_WIDTH)}"
         case rec.LandingTip(commit, _, into, "") if into:
             return f"     landed   {printable(into, 60)} is at {commit[:12]} as well"
         case _:

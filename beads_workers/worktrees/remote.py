@@ -129,28 +129,36 @@ def push(folder: str, remote: str, *moves: RefMove, login: Mapping[str, str] = N
     raise Refuses(trouble) if done.status > 0 else RemoteTrouble(trouble)
 
 
-def check_push(folder: str, remote: str, ref: str, commit: str, seconds: float) -> None:
-    """Ask the remote whether this user may push there; nothing is pushed.
+def check_push(
+    folder: str,
+    remote: str,
+    ref: str,
+    commit: str,
+    seconds: float,
+    login: Mapping[str, str] = NOBODY,
+) -> None:
+    """Ask the remote whether this user may push there; nothing is pushed. ``login``: as above.
 
     Refusals by a hook of the remote are not detected. Raises ``RemoteTrouble``, within ``seconds``.
     """
     until = time.monotonic() + seconds
     only = ("--no-follow-tags", "--recurse-submodules=no", "--no-verify")
     trial = ("push", "--dry-run", "--porcelain", *only, "--", remote, f"{commit}:{ref}")
-    done = _call(folder, *trial, seconds=seconds)
+    done = _call(folder, *trial, seconds=seconds, login=login)
     for _ in range(TRIES_MAX - 1):
         # This git refuses a branch that stands elsewhere: then the remote has answered. It has not
         # if git was killed, which includes SIGPIPE as the remote hangs up.
         if done.status == 0 or _rows(done) or time.monotonic() + TRY_AGAIN_SECONDS >= until:
             break
         time.sleep(TRY_AGAIN_SECONDS)
-        done = _call(folder, *trial, seconds=until - time.monotonic())
+        done = _call(folder, *trial, seconds=until - time.monotonic(), login=login)
     if done.status == 0 or _rows(done):
         return
     why = done.error or f"git push exited with {done.status}"
     left = until - time.monotonic()
     answers = done.status > 0 and left > 0
-    if answers and _call(folder, "ls-remote", "--", remote, ref, seconds=left).status == 0:
+    asked = ("ls-remote", "--", remote, ref)
+    if answers and _call(folder, *asked, seconds=left, login=login).status == 0:
         raise RemoteTrouble(f"{remote} does not let you push: {why}")
     raise RemoteTrouble(f"{remote} cannot be reached: {why}")
 

@@ -235,6 +235,7 @@ VALUES = {
     "landing_tools": ("node --version",),
     "landing_remote": "origin",
     "land_via": "pr",
+    "pr_per": "run",
     "forge_merge": "checks",
     "forge_checks": "none",
     "forge_checks_wait": 600.0,

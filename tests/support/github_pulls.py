@@ -195,6 +195,11 @@ class Pulls:
         self.merge(row["number"], asked["commitHeadline"], asked["commitBody"])
         return row
 
+    def _updatePullRequest(self, asked: Json, login: str) -> Json | str:
+        row = self.rows[int(asked["pullRequestId"].rpartition("_")[2])]
+        row |= {"title": asked["title"], "body": asked["body"]}
+        return row
+
     def _closePullRequest(self, asked: Json, login: str) -> Json | str:
         number = int(asked["pullRequestId"].rpartition("_")[2])
         self.close(number)

@@ -93,8 +93,11 @@ def _where(plan: FleetPlan) -> Check | None:
     if plan.options.work.verify is None:
         text = f"whatever merges lands on {where}: there is no --verify, and nothing is tested"
         return warn("landing", text)
+    if lands.forge and not lands.theirs:
+        what = f"one pull request for {lands.proposed_for} of {lands.remote}"
+        return ok("landing", f"finished branches land on {where}, and become {what}")
     if lands.theirs:
-        base = lands.theirs.removeprefix("refs/heads/")
+        base = lands.proposed_for
         how = {"never": "people merge", "auto": "the forge merges", "checks": "the fleet merges"}
         text = f"finished branches become pull requests for {base} of {lands.remote}"
         return ok("landing", f"{text}, which {how[lands.rules.pulls.merge]}")

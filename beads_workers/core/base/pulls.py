@@ -98,6 +98,9 @@ class PullRequests(Protocol):
     def open(self, new: NewPull) -> PullRequest:
         """Open a pull request; raises ``PullRefused``."""
 
+    def edit(self, number: int, title: str, body: str) -> None:
+        """Change its title and its text."""
+
     def comment(self, number: int, text: str) -> object:
         """Write a comment."""
 

@@ -189,6 +189,7 @@ REMOTE = "origin"
 """Where pull requests go, unless ``[landing] remote`` names another one."""
 VIA = ("branch", "pr")
 """How branches land: on an integration branch here, or as pull requests of a forge."""
+PER_ISSUE, PER_RUN = "issue", "run"
 CI_FILES = (
     *(".github/*", ".gitea/*", ".forgejo/*", ".gitlab-ci.yml", ".woodpecker*", "Jenkinsfile"),
     *("action.yml", "action.yaml", "*/action.yml", "*/action.yaml"),
@@ -200,6 +201,15 @@ CI_FILES = (
 class PullRules:
     """How pull requests are opened and merged (docs/PULLS.md)."""
 
+    per: str = option(
+        PER_ISSUE,
+        choice(PER_ISSUE, PER_RUN),
+        "A pull request for each issue (default), or one for the run.",
+        name="pr_per",
+        table=("forge", "per"),
+        panel=LANDING,
+        rare=True,
+    )
     # Who merges.
     merge: str = in_file(NEVER, choice(*MERGES), **_key("forge", "merge"))
     # With ``none``, a pull request without any check is merged, too.
@@ -303,6 +313,12 @@ class Landing:
     theirs: str = ""
     forge: Mapping[str, Any] = field(default_factory=dict, hash=False)
     rules: LandingRules = field(default_factory=LandingRules)
+
+    @property
+    def proposed_for(self) -> str:
+        """The branch that pull requests are for; "" if there are none."""
+        name = self.theirs.removeprefix("refs/heads/")
+        return name or (self.branch.partition("/")[2] if self.forge else "")
 
     @property
     def remote(self) -> str:

@@ -442,13 +442,15 @@ class GateRan(Record):
 @value
 class LandingTip(Record):
     """A move of the integration branch; see ``landing.Tip``, and ``landing.Into`` for ``into``.
-    That is the user's branch, which was moved as well, or, with ``why``, was not."""
+    That is the user's branch, which was moved as well, or, with ``why``, was not, or, with
+    ``url``, is to get it by that pull request."""
 
     commit: str
     branch: str
     into: str = ""
     why: str = ""
     command: str = ""
+    url: str = ""
 
 
 @value

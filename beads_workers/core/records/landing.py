@@ -305,12 +305,14 @@ class After:
 @value
 class Into:
     """The position of the user's branch of ``--land-into``, or, with ``why``, a failure to move it.
-    ``command``: what a person may type instead."""
+    ``command``: what a person may type instead. With ``url``, the pull request by which all that
+    has landed is to come there, and ``why`` says how it is."""
 
     branch: str
     commit: str
     why: str = ""
     command: str = ""
+    url: str = ""
 
 
 News = (

@@ -319,9 +319,9 @@ class Landings:
                 self._needs_approval(news)
             case ld.Tip(commit, branch):
                 self._effects.write(rec.LandingTip(commit, branch))
-            case ld.Into(branch, commit, why, command):
-                self._effects.write(rec.LandingTip(commit, "", branch, why, command))
-                if why:
+            case ld.Into(branch, commit, why, command, url):
+                self._effects.write(rec.LandingTip(commit, "", branch, why, command, url))
+                if why and not url:
                     self._effects.note("warning", f"{branch} was not moved: {why}")
             case ld.LanderWarned(text):
                 self._effects.note("warning", text)
@@ -420,6 +420,8 @@ class Landings:
 
     def _landed(self, landed: ld.Landed) -> None:
         self._works()
+        # It says so again once it is done with what follows; an earlier word may cross an order.
+        self._idle = False
         self._blocked_since = None
         issue = self._issues.known.get(landed.issue_id)
         if issue is None or not self._is_of(issue, landed.attempt):

@@ -115,7 +115,12 @@ class LandingBoard:
             ],
             "last": [_row(entry, title) for entry, title in self.last],
             "into": (
-                {"branch": self.into.into, "reason": self.into.why, "command": self.into.command}
+                {
+                    "branch": self.into.into,
+                    "reason": self.into.why,
+                    "command": self.into.command,
+                    "url": self.into.url,
+                }
                 if self.into
                 else None
             ),

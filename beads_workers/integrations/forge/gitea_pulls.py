@@ -115,6 +115,10 @@ class GiteaPulls(Gitea):
         fields = {"head": new.head, "base": new.base, "title": title, "body": new.body}
         return read(self._ask("POST", f"{self._path}/pulls", fields).data, pull_of)
 
+    def edit(self, number: int, title: str, body: str) -> None:
+        """See ``PullRequests``."""
+        self._ask("PATCH", f"{self._path}/pulls/{number}", {"title": title, "body": body})
+
     def close(self, number: int) -> None:
         """See ``PullRequests``."""
         self._ask("PATCH", f"{self._path}/pulls/{number}", {"state": "closed"})

@@ -57,6 +57,10 @@ MERGE = """
 mutation($input: MergePullRequestInput!) {
   mergePullRequest(input: $input) { pullRequest { number } }
 }"""
+UPDATE = """
+mutation($input: UpdatePullRequestInput!) {
+  updatePullRequest(input: $input) { pullRequest { number } }
+}"""
 CLOSE = """
 mutation($input: ClosePullRequestInput!) {
   closePullRequest(input: $input) { pullRequest { number } }
@@ -113,6 +117,11 @@ class GitHubPulls(GitHub):
         fields |= {"title": new.title, "body": new.body}
         made = self._change(CREATE, {**fields, "draft": new.draft})
         return self._pull(read(made, lambda data: data["createPullRequest"]["pullRequest"]))
+
+    def edit(self, number: int, title: str, body: str) -> None:
+        """See ``PullRequests``."""
+        fields = {"pullRequestId": self._ids.get(number, ""), "title": title, "body": body}
+        self._change(UPDATE, fields)
 
     def close(self, number: int) -> None:
         """See ``PullRequests``."""

@@ -242,6 +242,35 @@ def test_an_undo_is_a_pull_request(project: PullProject) -> None:
     assert "proposed: http" in done.stdout and len(project.pulls()) == 4, done
 
 
+def test_one_pull_request_for_the_run(project: PullProject) -> None:
+    project.settings(per="run")
+    project.create_many([{"title": "one"}, {"title": "two"}])
+    fleet = project.start()
+    assert fleet.process.wait(60) == 0, fleet.said()
+    seen = project.only()
+    assert seen.title == "2 issues, by beads-workers"
+    assert "- bw-1: one" in seen.body and "- bw-2: two" in seen.body
+    assert "merge it once you like it: http" in fleet.output
+    assert {state for state, _ in project.read_all().values()} == {"closed"}
+    assert "proposed for main: http" in call(project, "status").stdout
+    assert project.start().process.wait(60) == 0
+    project.create_many([{"id": "bw-3", "title": "three"}])
+    assert project.start("bw-3").process.wait(60) == 0
+    seen = project.only(lambda each: "- bw-3: three" in each.body)
+    assert "- bw-1: one" in seen.body and "one pull request for main" not in seen.body
+    project.merge(seen)
+    project.create_many([{"id": "bw-4", "title": "four"}])
+    assert project.start("bw-4").process.wait(60) == 0
+    *_, last = project.pulls()
+    assert (last.title, last.state) == ("four", "open") and "bw-1" not in last.body
+    project.merge(last)
+    git(project.folder, "fetch", "-q", project.url, "main")
+    landed = git(project.folder, "ls-tree", "--name-only", "FETCH_HEAD").split()
+    assert {"wbw-1", "wbw-2", "wbw-3", "wbw-4"} <= {*landed}
+    project.settings(merge="checks")
+    assert project.start("--pr-per", "run").process.wait(60) == 2
+
+
 def test_what_is_in_the_way_is_said_at_the_start(project: PullProject) -> None:
     project.need_approval()
     fleet = project.begin()
