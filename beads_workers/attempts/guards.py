@@ -201,7 +201,7 @@ def no_push(environment: Mapping[str, str], folder: str) -> dict[str, str]:
         (f"remote.{name}.receivepack", NO_RECEIVER)
         for name in sorted({name for name, *_ in remotes})
     ]
-    if host := environment.get(NO_LOGIN_AT):
+    for host in environment.get(NO_LOGIN_AT, "").split():
         # The last helper has git ask nobody else: no program, no editor, no terminal.
         settings += [(f"credential.{host}.helper", each) for each in ("", "!echo quit=1 #")]
     if environment.get("BW_WORKTREE"):

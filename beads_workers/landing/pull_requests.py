@@ -34,6 +34,11 @@ MERGEABLE_SECONDS, AGAIN_SECONDS = 30.0, 1.0
 FIRST_LOOK_SECONDS = 5.0
 """After a push, until the forge has told its CI."""
 LOG_LINES, REMARK_CHARS = 200, 4000
+TEMPLATES = tuple(
+    f"{folder}{name}"
+    for folder in ("", ".github/", ".gitea/", ".forgejo/", "docs/")
+    for name in ("pull_request_template.md", "PULL_REQUEST_TEMPLATE.md")
+)
 LATER_WAITS = "the forge, which merges it once it may"
 
 
@@ -254,6 +259,7 @@ class BranchesInReview:
             except PullRefused as error:
                 self._refuse(add, "branch", f"no pull request: {error}")
                 return
+            self._ask_for(is_open)
         elif known.told and known.of != add.commit:
             self._forge.comment(is_open.number, f"{commit[:12]} answers this:\n\n{text or title}")
         pull = replace(known, number=is_open.number, url=is_open.url, commit=commit, of=add.commit)
@@ -264,11 +270,26 @@ class BranchesInReview:
         if self._rules.merge == AUTO:
             self._merge_later(one, replace(is_open, commit=commit), title, text)
 
+    def _ask_for(self, opened: PullRequest) -> None:
+        try:
+            self._forge.ask_for(opened.number, self._rules.labels, self._rules.reviewers)
+        except PullRefused as error:
+            what = "its labels and reviewers are not all there"
+            self._say(messages.LanderWarned(f"{opened.url}: {what}: {error}"))
+
+    def _template(self) -> str:
+        """Return what the repository has pull requests say, as it is on the tip."""
+        objects = self._repository.objects
+        there = objects.git("ls-tree", "--name-only", self._tip, "--", *TEMPLATES).splitlines()
+        return objects.git("cat-file", "blob", f"{self._tip}:{there[0]}") if there else ""
+
     def _body(self, add: Add, text: str) -> str:
         how = "It passes the gate of the fleet." if self._settings.verify is not None else ""
         of = f"{printable(add.issue_id)}, attempt {add.attempt}"
-        about = f"For {of}, by beads-workers. {how}".rstrip()
-        return f"{text.rstrip()}\n\n{about}\n".lstrip()
+        cost = f"It has cost ${add.money:.2f}." if self._rules.cost and add.money else ""
+        about = " ".join(filter(None, (f"For {of}, by beads-workers.", how, cost)))
+        parts = (text.strip(), about, self._template().strip())
+        return "\n\n".join(filter(None, parts)) + "\n"
 
     # --- looking ----------------------------------------------------------------------------------
 
@@ -297,6 +318,7 @@ class BranchesInReview:
         add, one.seen = one.add, seen
         review = "changes" if seen.is_refused else "approved" if seen.is_approved else ""
         pull = replace(one.pull, checks=seen.verdict, review=review, url=seen.url)
+        pull = replace(pull, others=seen.others)
         new = [each for each in seen.remarks if each.key not in pull.told]
         is_ours = seen.commit == pull.commit
         waits = ""
@@ -319,6 +341,8 @@ class BranchesInReview:
             self._tell(one, pull)
             self._refuse(add, "rejected", _remarks(new))
             return
+        elif seen.verdict == pulls.RED and pull.again != pull.commit and self._runs_again(seen):
+            pull, waits = replace(pull, again=pull.commit), "flaky checks, which run once more"
         elif seen.verdict == pulls.RED:
             self._tell(one, pull)
             self._refuse(add, "verify", self._red(seen))
@@ -353,6 +377,16 @@ class BranchesInReview:
             one.pull, one.is_told = pull, True
             one.add = replace(one.add, pull=pull)
             self._say(messages.InReview(one.add.issue_id, one.add.attempt, pull))
+
+    def _runs_again(self, seen: PullRequest) -> bool:
+        """Have the red checks run once more if all are flaky; return whether they do."""
+        red = [each for each in seen.checks if each.state == pulls.RED]
+        flaky = self._rules.flaky
+        if not all(any(fnmatchcase(each.name, known) for known in flaky) for each in red):
+            return False
+        with suppress(PullRefused):
+            return all([self._forge.run_again(each) for each in red])
+        return False
 
     def _red(self, seen: PullRequest) -> str:
         """Return what the red checks say, for the agent."""

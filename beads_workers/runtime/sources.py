@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from beads_workers.core.base.settings import FleetSettings, Landing
+from beads_workers.core.base.settings import NO_LOGIN_AT, FleetSettings, Landing
 from beads_workers.core.base.source import Source
 from beads_workers.core.records.journal import CallEnded, CallStarted
 from beads_workers.core.schedule.events import Event, RecoveryEnded, RoundTripEnded
@@ -62,7 +62,10 @@ def secrets_of(settings: FleetSettings) -> tuple[str, ...]:
     secrets = () if found is None else found(settings.source_options)
     if settings.landing is None or not settings.landing.forge:
         return secrets
-    return *secrets, *need("pull_requests").secrets(settings.landing.forge)
+    both = (*secrets, *need("pull_requests").secrets(settings.landing.forge))
+    hosts = dict.fromkeys(e for e in both if e.startswith(f"{NO_LOGIN_AT}="))
+    at = " ".join(each.partition("=")[2] for each in hosts)
+    return *dict.fromkeys(each for each in both if each not in hosts), f"{NO_LOGIN_AT}={at}"
 
 
 def logins_of(landing: Landing | None) -> Mapping[str, str]:

@@ -461,7 +461,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return 201, server.read(number), {}
         if rest == "/issues":
             return self._list(query)
+        if match := re.fullmatch(r"/actions/jobs/(\d+)/rerun", rest):
+            server.pulls.run_again(int(match[1]))
+            return 201, {}, {}
+        if match := re.fullmatch(r"/pulls/(\d+)/requested_reviewers", rest):
+            server.pulls.rows[int(match[1])]["asked"] = body
+            return 201, {"number": int(match[1])}, {}
         match = re.fullmatch(r"/issues/(\d+)(/.*)?", rest)
+        if match is not None and match[2] == "/labels" and int(match[1]) in server.pulls.rows:
+            server.pulls.rows[int(match[1])]["labels"] = body["labels"]
+            return 200, [label(each) for each in body["labels"]], {}
         if match is not None and match[2] == "/comments" and int(match[1]) in server.pulls.rows:
             server.pulls.rows[int(match[1])]["comments"].append(body["body"])
             key = server.comment(server.issue("a pull request"), body["body"], by=login)

@@ -83,6 +83,14 @@ class Pulls:
             "detailsUrl": f"https://localhost/actions/runs/1/job/{key}",
         }  # fmt: skip
 
+    def run_again(self, key: int) -> None:
+        """A job begins anew."""
+        for row in self.rows.values():
+            for check in row["checks"].values():
+                if check["detailsUrl"].endswith(f"/job/{key}"):
+                    check |= {"status": "IN_PROGRESS", "conclusion": None}
+                    row["again"] = row.get("again", 0) + 1
+
     def review(self, number: int, state: str, text: str, by: str) -> None:
         row = self.rows[number]
         made = {"id": f"R_{self._id()}", "state": state, "body": text, "author": actor(by)}

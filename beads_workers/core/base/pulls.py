@@ -66,6 +66,8 @@ class PullRequest:
     # Somebody who may write wants changes.
     is_refused: bool = False
     remarks: tuple[ReviewRemark, ...] = ()
+    # Remarks of people who may not write, and of programs.
+    others: int = 0
 
     @property
     def verdict(self) -> str:
@@ -106,6 +108,12 @@ class PullRequests(Protocol):
 
     def close(self, number: int) -> None:
         """Close it without a merge."""
+
+    def ask_for(self, number: int, labels: Sequence[str], reviewers: Sequence[str]) -> None:
+        """Label it, and ask these people and teams for a review; raises ``PullRefused``."""
+
+    def run_again(self, check: CheckRun) -> bool:
+        """Have a red check run once more; return False if the forge cannot."""
 
     def log(self, check: CheckRun) -> str:
         """Return the end of what a check has printed; "" if there is nothing to read."""

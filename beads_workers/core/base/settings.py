@@ -37,7 +37,7 @@ from beads_workers.core.base.policy import Policy
 from beads_workers.core.base.scripts import Context, LogRoot
 
 NO_LOGIN_AT = "BW_NO_LOGIN_AT"
-"""Variable of workers: the address at which the git of an agent finds no login."""
+"""Variable of workers: the addresses at which the git of an agent finds no login."""
 NOTIFY_DESKTOP = "desktop"
 """``--notify desktop``: a notification of the desktop instead of a command."""
 
@@ -228,6 +228,13 @@ class PullRules:
     rounds: int = in_file(5, whole(0, 100), **_key("forge", "rounds"))
     open_max: int = in_file(10, whole(1, 1000), **_key("forge", "open_max"))
     draft: bool = in_file(False, BOOLEAN, **_key("forge", "draft"))
+    # Of each pull request; a reviewer with a slash is a team.
+    labels: tuple[str, ...] = in_file((), TEXTS, **_key("forge", "labels"))
+    reviewers: tuple[str, ...] = in_file((), TEXTS, **_key("forge", "reviewers"))
+    # Its text says what the issue has cost.
+    cost: bool = in_file(False, BOOLEAN, **_key("forge", "pr_cost"))
+    # Checks that run once more before a red one counts.
+    flaky: tuple[str, ...] = in_file((), TEXTS, **_key("forge", "flaky"))
     # A branch that changes such a file waits for a person before it is pushed.
     guarded: tuple[str, ...] = in_file(CI_FILES, TEXTS, **_key("forge", "guarded"))
 

@@ -894,6 +894,7 @@ def _entry_to_land(issue: Issue, finished: rec.Finished, at: float) -> rec.Check
         issue.claimed.issue_type if issue.claimed else "task",
         issue.claimed.labels if issue.claimed else (),
         awaits=finished.awaits,
+        money=round(before.money, 4),
     )
     return replace(
         before,

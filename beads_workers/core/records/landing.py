@@ -68,6 +68,10 @@ class Pull:
     # Keys of the remarks that the agent was told of, and how often it was.
     told: tuple[str, ...] = ()
     rounds: int = 0
+    # Remarks of those who may not write: nobody follows them.
+    others: int = 0
+    # The commit whose flaky checks were run again.
+    again: str = ""
 
 
 # --- orders --------------------------------------------------------------------------------------
@@ -103,6 +107,8 @@ class Add:
     approved: bool = False
     # Its pull request, as far as it is known.
     pull: Pull | None = None
+    # What the issue has cost so far, in dollars.
+    money: float = 0.0
 
 
 @value
@@ -406,8 +412,9 @@ def pull_text(pull: Pull) -> str:
     """Return what a pull request is like, as one line."""
     checks = f"checks {pull.checks}" if pull.checks else ""
     review = {"approved": "approved", "changes": "changes are wanted"}.get(pull.review, "")
+    others = f"{counted(pull.others, 'remark')} of others" if pull.others else ""
     waits = f"waits for {pull.waits}" if pull.waits else ""
-    said = ", ".join(filter(None, (checks, review, waits)))
+    said = ", ".join(filter(None, (checks, review, others, waits)))
     return ": ".join(filter(None, (pull.url, said)))
 
 

@@ -79,6 +79,7 @@ class GiteaPulls(Gitea):
             remarks=found.remarks,
             is_approved=found.is_approved,
             is_refused=found.is_refused,
+            others=found.others,
         )
         self._seen[pull.number] = changed_at, pull
         return pull
@@ -92,8 +93,11 @@ class GiteaPulls(Gitea):
     def _with_reviews(self, pull: PullRequest) -> PullRequest:
         path = f"{self._path}/pulls/{pull.number}/reviews"
         states, remarks, us = dict[str, str](), list[ReviewRemark](), self.login()
+        others = 0
         for row in self._pages(f"{path}?", dict):
             author, state = login_of(row.get("user")), text_of(row, "state")
+            says = bool(text_of(row, "body").strip() or row.get("comments_count"))
+            others += says and not row.get("official") and author != us
             if not row.get("official") or row.get("dismissed") or author == us:
                 continue
             if state in ("APPROVED", "REQUEST_CHANGES"):
@@ -107,7 +111,8 @@ class GiteaPulls(Gitea):
                 remarks += [each for each in found if each is not None]
         refused = "REQUEST_CHANGES" in states.values()
         is_approved = "APPROVED" in states.values() and not refused
-        return replace(pull, remarks=tuple(remarks), is_approved=is_approved, is_refused=refused)
+        pull = replace(pull, remarks=tuple(remarks), others=others)
+        return replace(pull, is_approved=is_approved, is_refused=refused)
 
     def open(self, new: NewPull) -> PullRequest:
         """See ``PullRequests``. Gitea has drafts by their title only."""
@@ -122,6 +127,13 @@ class GiteaPulls(Gitea):
     def close(self, number: int) -> None:
         """See ``PullRequests``."""
         self._ask("PATCH", f"{self._path}/pulls/{number}", {"state": "closed"})
+
+    def _key_of(self, label: str) -> str | int:
+        return self._label(label)
+
+    def run_again(self, check: CheckRun) -> bool:
+        """See ``PullRequests``."""
+        return False
 
     def log(self, check: CheckRun) -> str:
         """See ``PullRequests``: Gitea has no log of checks that others report."""

@@ -127,6 +127,12 @@ class GitHubPulls(GitHub):
         """See ``PullRequests``."""
         self._change(CLOSE, {"pullRequestId": self._ids.get(number, "")})
 
+    def run_again(self, check: CheckRun) -> bool:
+        """See ``PullRequests``: one job of GitHub Actions."""
+        if check.key:
+            self._ask("POST", f"{self._path}/actions/jobs/{check.key}/rerun")
+        return bool(check.key)
+
     def log(self, check: CheckRun) -> str:
         """See ``PullRequests``."""
         try:
@@ -205,13 +211,15 @@ class GitHubPulls(GitHub):
     def _pull(self, row: Json) -> PullRequest:
         pull = read(row, _pull_of)
         self._ids[pull.number] = text_of(row, "id")
-        remarks = [each for each in read(row, _remarks) if self._is_heard(each.author)]
+        found = [each for each in read(row, _remarks) if each.author != self.login()]
+        remarks = [each for each in found if self._is_heard(each.author)]
         states = {state for author, state in read(row, _opinions) if self._is_heard(author)}
         return replace(
             pull,
             is_approved="APPROVED" in states and "CHANGES_REQUESTED" not in states,
             is_refused="CHANGES_REQUESTED" in states,
             remarks=tuple(remarks),
+            others=len(found) - len(remarks),
         )
 
     def _is_heard(self, login: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -90,6 +90,21 @@ class RestForge:
     def _approvals(self, base: str) -> int:
         """Return how many approvals a pull request for a branch needs."""
         raise NotImplementedError
+
+    def ask_for(self, number: int, labels: Sequence[str], reviewers: Sequence[str]) -> None:
+        """See ``PullRequests``."""
+        if labels:
+            path = f"{self._path}/issues/{number}/labels"
+            self._ask("POST", path, {"labels": [self._key_of(each) for each in labels]})
+        teams = [each.rpartition("/")[2] for each in reviewers if "/" in each]
+        people = [each for each in reviewers if "/" not in each]
+        if reviewers:
+            path = f"{self._path}/pulls/{number}/requested_reviewers"
+            self._ask("POST", path, {"reviewers": people, "team_reviewers": teams})
+
+    def _key_of(self, label: str) -> str | int:
+        """Return what the API calls a label, which is made if need be."""
+        return label
 
     def issue(self, number: int) -> ForgeIssue:
         """See ``Forge``."""

@@ -3,6 +3,7 @@ there with pull requests."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ class PullProject(EmbeddedProject):
 
     def settings(self, *, look: str = "1s", **forge: Any) -> None:
         forge["look"] = look
-        lines = [f"{name} = {value!r}".replace("'", '"') for name, value in forge.items()]
+        lines = [f"{name} = {json.dumps(value)}" for name, value in forge.items()]
         argv = f'argv = ["sh", "{self.folder.parent}/agent"]'
         agent = f'[agents.own]\nadapter = "plain"\n{argv}'
         parts = (agent, '[landing]\nvia = "pr"', "[forge]", *lines, "")
@@ -118,6 +119,13 @@ class PullProject(EmbeddedProject):
     def comments(self, seen: Seen) -> list[str]:
         raise NotImplementedError
 
+    def labels(self, seen: Seen) -> set[str]:
+        raise NotImplementedError
+
+    def asked(self, seen: Seen) -> set[str]:
+        """Who is to review it."""
+        raise NotImplementedError
+
     def fork(self) -> None:
         """The remote is a fork of ours now."""
         raise NotImplementedError
@@ -182,6 +190,13 @@ class GiteaPullProject(PullProject):
 
     def comments(self, seen: Seen) -> list[str]:
         return [each["body"] for each in self.at.comments(seen.number)]
+
+    def labels(self, seen: Seen) -> set[str]:
+        return {each["name"] for each in self.ask("GET", f"/pulls/{seen.number}")["labels"]}
+
+    def asked(self, seen: Seen) -> set[str]:
+        rows = self.ask("GET", f"/pulls/{seen.number}")["requested_reviewers"]
+        return {each["login"] for each in rows}
 
     def fork(self) -> None:
         name = f"{self.at.name}-of-root"
@@ -254,6 +269,12 @@ class GitHubPullProject(PullProject):
 
     def comments(self, seen: Seen) -> list[str]:
         return [str(each) for each in self.server.pulls.rows[seen.number]["comments"]]
+
+    def labels(self, seen: Seen) -> set[str]:
+        return {*self.server.pulls.rows[seen.number]["labels"]}
+
+    def asked(self, seen: Seen) -> set[str]:
+        return {*self.server.pulls.rows[seen.number]["asked"]["reviewers"]}
 
     def fork(self) -> None:
         self.server.parent = "other/shop"

@@ -73,6 +73,7 @@ def test_red_checks_and_remarks_go_back_to_the_agent(project: PullProject) -> No
     project.check(first, green=False)
     second = project.pushed_after(first)
     project.review(second, CHANGES, "say it in French", by="eve")
+    until(lambda: "1 remark of others" in fleet.output)
     project.review(second, CHANGES, "say it in German")
     third = project.pushed_after(second)
     project.review(third, APPROVED, "")
@@ -240,6 +241,31 @@ def test_an_undo_is_a_pull_request(project: PullProject) -> None:
     assert project.is_closed("bw-1")
     done = call(project, "undo", "bw-1", "--trust")
     assert "proposed: http" in done.stdout and len(project.pulls()) == 4, done
+
+
+def test_it_has_what_the_project_wants(project: PullProject) -> None:
+    template = "## Checklist\n\n- [ ] changelog\n"
+    project.push_to_main({"pull_request_template.md": template})
+    fleet = project.begin(labels=["agents", "night"], reviewers=["alice"], draft=True)
+    assert fleet.process.wait(60) == 7
+    seen = project.only()
+    assert project.labels(seen) == {"agents", "night"} and project.asked(seen) == {"alice"}
+    assert seen.body.endswith(template) and "For bw-1, attempt 1" in seen.body
+
+
+def test_a_flaky_check_runs_once_more(tmp_path: Path) -> None:
+    project = GitHubPullProject(tmp_path)
+    fleet = project.begin(merge="checks", flaky=["c?"])
+    seen = project.only()
+    project.check(seen, green=False)
+    until(lambda: "flaky checks, which run once more" in fleet.output)
+    row = project.server.pulls.rows[seen.number]
+    until(lambda: row.get("again") == 1)
+    assert project.only().commit == seen.commit
+    project.check(seen, green=False)
+    second = project.pushed_after(seen)
+    project.check(second, green=True)
+    assert fleet.process.wait(60) == 0 and row["again"] == 1
 
 
 def test_one_pull_request_for_the_run(project: PullProject) -> None:
