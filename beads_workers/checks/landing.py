@@ -175,7 +175,7 @@ def _proposed(
     if options.landing.pulls.per == PER_RUN:
         if options.landing.pulls.merge != NEVER:
             text = "people merge the one pull request of a run"
-            return misused("landing", text, 'leave out [forge] merge, or --pr-per run')
+            return misused("landing", text, "leave out [forge] merge, or --pr-per run")
         rules = replace(options.landing, remote=name)
         return Landing(f"{PREFIX}/{target}", start, follows, True, "", forge, rules)
     landing = Landing(f"{PREFIX}/{name}/{target}", "", "", True, theirs, forge, options.landing)

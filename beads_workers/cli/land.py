@@ -138,9 +138,7 @@ def pr(
         print("no pull request of ours is open")
 
 
-def _start_again(
-    directory: Path, only: Sequence[str], verify: str | None, *, trust: bool
-) -> None:
+def _start_again(directory: Path, only: Sequence[str], verify: str | None, *, trust: bool) -> None:
     """Run the last fleet once more, for these issues alone, until they are done or wait."""
     from beads_workers.cli.start import StartView, run_start
     from beads_workers.cli.trust import settle

@@ -13,16 +13,16 @@ from beads_workers.exits import EXIT_UNKNOWN
 
 
 class Waiting(NamedTuple):
-    """``client``: of the running fleet; None without one. The rows are those of ``status``.
+    """What waits; the rows are those of ``status``."""
 
-    ``reviewed``: issues of ended runs whose pull requests are open. ``over``: issues that the fleet, or a journal, still counts here, and why they do not wait.
-    """
-
+    # Of the running fleet; None without one.
     client: ControlClient | None
     questions: list[dict[str, Any]]
     approvals: list[dict[str, Any]]
     quarantined: list[dict[str, Any]]
+    # Issues of ended runs whose pull requests are open.
     reviewed: tuple[str, ...] = ()
+    # Issues that the fleet or a journal still counts here, and why they do not wait.
     over: Mapping[str, str] = {}
 
     def refuse_over(self, issue_ids: Iterable[str]) -> None:

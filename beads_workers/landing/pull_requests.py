@@ -385,7 +385,7 @@ class BranchesInReview:
         if not all(any(fnmatchcase(each.name, known) for known in flaky) for each in red):
             return False
         with suppress(PullRefused):
-            return all([self._forge.run_again(each) for each in red])
+            return all(self._forge.run_again(each) for each in red)
         return False
 
     def _red(self, seen: PullRequest) -> str:

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
+from beads_workers.core.base.model import IssueId
 from beads_workers.core.base.source import IN_REVIEW, NEEDS_APPROVAL, Action
 from beads_workers.core.base.states import IssueState
 from beads_workers.core.records import journal as rec
 from beads_workers.core.records import landing as ld
 from beads_workers.core.records.issues import Place, Standing
+from beads_workers.core.requests.reject import RejectedByPerson
+from beads_workers.core.requests.retry import RetryAskedFor
 from beads_workers.core.schedule import events as ev
+from beads_workers.core.schedule.commands import Answer
 from beads_workers.core.views.recovery import recovery_state
 from beads_workers.core.views.status import status
 from tests.core import playbook
@@ -31,6 +35,7 @@ from tests.core.test_landings import (
 )
 from tests.support.worktrees import ruled
 
+TICKET = ev.Ticket(1)
 PULL = ld.Pull(7, "https://forge/pulls/7", "e" * 40, HEAD)
 
 
@@ -132,6 +137,25 @@ def test_the_next_run_asks_the_forge_before_the_tracker() -> None:
     assert isinstance(add, ld.Add) and (add.commit, add.pull) == (HEAD, PULL)
     later.do(landed("a"))
     assert later.settlement().action is Action.CLOSE
+
+
+def test_a_person_may_send_it_back_and_that_is_no_repair() -> None:
+    play = in_review()
+    answered = play.do(RejectedByPerson(TICKET, (IssueId("a"),), "say it in Greek"))
+    assert [each.text for each in answered if isinstance(each, Answer)] == ["rejected: a"]
+    assert ld.CancelLanding("a") in orders(answered)
+    settled(play)
+    entry = play.core.issues.known["a"].retry_entry
+    assert entry is not None and entry.receipt is not None and entry.pull == PULL
+    assert "say it in Greek" in entry.receipt.lesson and entry.repairs == 0
+
+
+def test_it_is_not_tried_again_and_a_person_is_told_what_to_do_instead() -> None:
+    play = in_review()
+    done = play.do(RetryAskedFor(TICKET, (IssueId("a"),)))
+    (answer,) = [each for each in done if isinstance(each, Answer)]
+    assert answer.not_found and "'reject' sends it back" in answer.error
+    assert play.core.issues.known["a"].in_review == PULL
 
 
 def test_a_killed_run_leaves_the_mark_to_the_next_one() -> None:

@@ -441,12 +441,12 @@ class GateRan(Record):
 
 @value
 class LandingTip(Record):
-    """A move of the integration branch; see ``landing.Tip``, and ``landing.Into`` for ``into``.
-    That is the user's branch, which was moved as well, or, with ``why``, was not, or, with
-    ``url``, is to get it by that pull request."""
+    """A move of the integration branch, or of the user's branch; see ``landing.Tip`` and
+    ``landing.Into``."""
 
     commit: str
     branch: str
+    # The user's branch.
     into: str = ""
     why: str = ""
     command: str = ""

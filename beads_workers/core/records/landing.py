@@ -310,14 +310,15 @@ class After:
 
 @value
 class Into:
-    """The position of the user's branch of ``--land-into``, or, with ``why``, a failure to move it.
-    ``command``: what a person may type instead. With ``url``, the pull request by which all that
-    has landed is to come there, and ``why`` says how it is."""
+    """The position of the user's branch of ``--land-into``, or how it is to get what has landed."""
 
     branch: str
     commit: str
+    # It could not be moved; of a pull request, how that is.
     why: str = ""
+    # What a person may type instead.
     command: str = ""
+    # Of the pull request that brings all that has landed there.
     url: str = ""
 
 

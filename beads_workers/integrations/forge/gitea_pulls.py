@@ -72,15 +72,10 @@ class GiteaPulls(Gitea):
         checks = before.checks
         if pull.commit != before.commit or before.verdict != pulls.GREEN:
             checks = self._checks(pull.commit)
-        pull = replace(pull, checks=checks)
-        found = before if at == changed_at else self._with_reviews(pull)
-        pull = replace(
-            pull,
-            remarks=found.remarks,
-            is_approved=found.is_approved,
-            is_refused=found.is_refused,
-            others=found.others,
-        )
+        if at == changed_at:
+            pull = replace(before, checks=checks, merges=pull.merges)
+        else:
+            pull = self._with_reviews(replace(pull, checks=checks))
         self._seen[pull.number] = changed_at, pull
         return pull
 

@@ -103,6 +103,16 @@ class PullProject(EmbeddedProject):
     def close(self, seen: Seen) -> None:
         raise NotImplementedError
 
+    def reopen(self, seen: Seen) -> None:
+        raise NotImplementedError
+
+    def retarget(self, seen: Seen, base: str) -> None:
+        raise NotImplementedError
+
+    def delete_branch(self, seen: Seen) -> None:
+        """Somebody deletes its branch; the forge closes it."""
+        git(self.folder, "push", "-q", self.url, ":refs/heads/bw/bw-1/pr")
+
     def merge_what_waits(self) -> None:
         """The forge does what it was asked to do later, unless it does so by itself."""
 
@@ -188,6 +198,12 @@ class GiteaPullProject(PullProject):
     def close(self, seen: Seen) -> None:
         self.ask("PATCH", f"/pulls/{seen.number}", {"state": "closed"})
 
+    def reopen(self, seen: Seen) -> None:
+        self.ask("PATCH", f"/pulls/{seen.number}", {"state": "open"})
+
+    def retarget(self, seen: Seen, base: str) -> None:
+        self.ask("PATCH", f"/pulls/{seen.number}", {"base": base})
+
     def comments(self, seen: Seen) -> list[str]:
         return [each["body"] for each in self.at.comments(seen.number)]
 
@@ -266,6 +282,18 @@ class GitHubPullProject(PullProject):
     def close(self, seen: Seen) -> None:
         with self.server.lock:
             self.server.pulls.close(seen.number)
+
+    def reopen(self, seen: Seen) -> None:
+        with self.server.lock:
+            self.server.pulls.rows[seen.number] |= {"state": "OPEN", "commit": ""}
+
+    def retarget(self, seen: Seen, base: str) -> None:
+        with self.server.lock:
+            self.server.pulls.rows[seen.number]["base"] = base
+
+    def delete_branch(self, seen: Seen) -> None:
+        self.close(seen)
+        super().delete_branch(seen)
 
     def comments(self, seen: Seen) -> list[str]:
         return [str(each) for each in self.server.pulls.rows[seen.number]["comments"]]

@@ -219,6 +219,43 @@ def test_what_somebody_pushes_is_theirs(project: PullProject) -> None:
     assert fleet.process.wait(60) == 0 and project.is_closed("bw-1")
 
 
+def test_what_people_do_to_it_is_said(project: PullProject) -> None:
+    git(project.folder, "push", "-q", project.url, "HEAD:refs/heads/next")
+    fleet = project.begin(merge="checks", checks_wait="8s")
+    seen = project.only()
+    # No check comes: it is said, and the run does not wait for ever.
+    assert fleet.process.wait(60) == 7
+    assert "waits for a check, none of which has come" in fleet.output
+    project.retarget(seen, "next")
+    passed = call(project, "pr", "--trust")
+    assert passed.returncode == 7 and "pointed it at next" in passed.stdout, passed
+    project.retarget(seen, "main")
+    mine = git(project.folder, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "mine").strip()
+    git(project.folder, "push", "-qf", project.url, f"{mine}:refs/heads/bw/bw-1/pr")
+    passed = call(project, "pr", "--trust")
+    assert passed.returncode == 7 and f"pushed {mine[:12]} to it" in passed.stdout, passed
+    git(project.folder, "push", "-qf", project.url, f"{seen.commit}:refs/heads/bw/bw-1/pr")
+    project.close(seen)
+    passed = call(project, "pr", "--trust")
+    assert passed.returncode == 7 and "without a merge" in passed.stdout, passed
+    project.reopen(seen)
+    project.check(seen, green=True)
+    passed = call(project, "pr", "--trust")
+    assert passed.returncode == 0 and project.is_closed("bw-1"), passed
+
+
+def test_a_branch_that_somebody_deletes_ends_its_pull_request(project: PullProject) -> None:
+    fleet = project.begin(merge="checks")
+    project.delete_branch(project.only())
+    assert fleet.process.wait(60) == 7, fleet.output
+    assert "without a merge" in call(project, "why", "bw-1").stdout
+    assert call(project, "retry", "bw-1").returncode == 0
+    fleet = project.start()
+    again = until(lambda: project.pulls()[1:])[0]
+    project.check(again, green=True)
+    assert fleet.process.wait(60) == 0 and project.is_closed("bw-1")
+
+
 def test_an_undo_is_a_pull_request(project: PullProject) -> None:
     with checking(project):
         assert project.begin(merge="checks").process.wait(60) == 0
