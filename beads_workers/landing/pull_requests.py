@@ -39,6 +39,7 @@ TEMPLATES = tuple(
     for folder in ("", ".github/", ".gitea/", ".forgejo/", "docs/")
     for name in ("pull_request_template.md", "PULL_REQUEST_TEMPLATE.md")
 )
+BY_HAND = "a person who merges it"
 LATER_WAITS = "the forge, which merges it once it may"
 
 
@@ -347,18 +348,21 @@ class BranchesInReview:
             self._tell(one, pull)
             self._refuse(add, "verify", self._red(seen))
             return
+        elif pull.waits.startswith(f"{BY_HAND}:"):
+            waits = pull.waits  # The forge was asked to merge it, and does not.
         elif seen.verdict == pulls.PENDING:
             waits = "its checks"
         elif seen.is_refused:
             waits = "a person who wants changes"
         elif self._rules.merge == NEVER:
-            waits = "a person who merges it"
+            waits = BY_HAND
         elif self._rules.merge == AUTO:
-            waits = one.pull.waits or LATER_WAITS
+            waits = LATER_WAITS
         elif not seen.checks and self._rules.checks != "none":
             waits = "a check, none of which has come"
         else:
-            waits = one.pull.waits
+            is_refused = one.refused == (self._tip, replace(pull, waits=""))
+            waits = pull.waits if is_refused else "the fleet, which merges one after the other"
         self._tell(one, replace(pull, waits=waits))
         if not (seen.merges is False and is_ours and self._conflicts(add)):
             self._merge(one)
@@ -444,7 +448,7 @@ class BranchesInReview:
         try:
             self._forge.merge_later(seen, title, text)
         except PullRefused as error:
-            waits = f"a person who merges it: the forge does not by itself ({error})"
+            waits = f"{BY_HAND}: the forge does not by itself ({error})"
             self._tell(one, replace(one.pull, waits=waits))
 
     def _merged(self, one: _InReview, seen: PullRequest) -> None:

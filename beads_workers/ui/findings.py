@@ -562,6 +562,9 @@ def _merge_step(history: History) -> list[NextStep]:
         why = f"{board.into.into} could not be moved: {board.into.why}"
         return [NextStep(board.into.command, why)] if board.into.why else []
     target = board.branch.partition("/")[2]
+    if board.merged:
+        command = f"git pull {shlex.join(target.split('/', 1))}"
+        return [NextStep(command, "brings what was merged to your branch, if it is not there yet")]
     command = f"git merge --ff-only {shlex.quote(board.branch)}"
     return [NextStep(command, f"brings what landed to {target}, if it is not there yet")]
 

@@ -262,7 +262,7 @@
   const drawIssues = () => {
     const { queue: q } = shot;
     const parts = [
-      ["success", q.closed, "closed"], ["retry", q.waiting_to_land + q.unclosed, "to land or to close"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
+      ["success", q.closed, "closed"], ["retry", q.waiting_to_land + q.in_review + q.unclosed, "to land, in review or to close"], ["running", q.running, "running"], ["timeout", q.retrying, "waiting for another try"],
       ["cancelled", q.ready + q.settling, "ready"], ["cut_off", q.blocked, "blocked"], ["lost", q.on_hold, "on hold"], ["question", undecided(), "waiting for you"], ["error", q.quarantined, "quarantined"],
     ];
     const whole = parts.reduce((sum, part) => sum + part[1], 0) || 1;
@@ -476,12 +476,12 @@
     const gates = landing.gates;
     set(byId("landing-note"), `${count(landing.landed)} on ${safe(landing.branch)}; gates: ${count(gates.green)} green, ${count(gates.red)} red`);
     const lanes = new Map(landing.running.flatMap((lane) => lane.issues.map((id) => [id, lane])));
-    const lined = landing.waiting_to_land.slice(0, 50);
+    const lined = [...landing.waiting_to_land, ...landing.in_review].slice(0, 50);
     keyed(byId("waiting"), lined.length ? lined : [null], (row) => row?.issue_id ?? "", (row) => row === null
       ? el("li", "none", "nothing waits to land")
       : el("li", "", opener(() => pinIssue(row.issue_id), foreign(row.issue_id, "code"), " ", foreign(row.title)), el("span", "try")), (item, row) => {
       const lane = row && lanes.get(row.issue_id);
-      if (row) set(item.lastElementChild, lane ? ` in the gate for ${running(lane.seconds + age())}` : "");
+      if (row) set(item.lastElementChild, lane ? ` in the gate for ${running(lane.seconds + age())}` : row.url ? ` in review: ${safe(row.text)}` : "");
     });
     const ends = [...landing.last].reverse();
     keyed(byId("landed"), ends.length ? ends : [null], (row) => (row ? `${row.at} ${row.issue_id}` : ""), (row) => row === null

@@ -30,6 +30,8 @@ class LandingBoard:
     into: rec.LandingTip | None = None
     landed: int = 0
     nothing_new: int = 0
+    # By pull requests, on the forge.
+    merged: int = 0
     unverified: int = 0
     independent: int = 0
     sent_back: int = 0
@@ -59,6 +61,7 @@ class LandingBoard:
             case rec.BranchLanded() as landed:
                 self.landed += 1
                 self.nothing_new += landed.contained
+                self.merged += bool(landed.pull)
                 self.unverified += not (landed.verified or landed.contained or landed.pull)
                 self.independent += INDEPENDENT in landed.verified
                 self.tip = landed.commit
