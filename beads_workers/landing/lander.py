@@ -288,8 +288,8 @@ class Lander:
             of = (add.issue_id, add.attempt, landed.commit)
             self._landed(add, messages.Landed(*of, landed.verified, landed.train))
         elif contained:
-            of = (add.issue_id, add.attempt, add.commit)
-            self._landed(add, messages.Landed(*of, contained=True))
+            with of_forge():
+                self._is_over(add, add.commit)
         else:
             return False
         return True
@@ -364,6 +364,7 @@ class Lander:
         self._idle, self._look_at = False, 0.0  # What was merged is on the forge's branch.
         with of_forge():
             self._reviews.look(self._tip)
+        self._remote_seconds = REMOTE_SECONDS[0]
 
     def _propose_all(self) -> None:
         """Bring the pull request of the run up to date. A forge that is down is no pause: all that
@@ -820,11 +821,7 @@ class Lander:
             self._show(key, GateVerdict.GREEN, "it brings nothing that is not there")
         elif isinstance(passenger, Add):
             del self._passengers[key]
-            if self._reviews is not None:
-                reviews = self._reviews
-                self._tell_forge(passenger, lambda: reviews.contained(passenger))
-            of = (passenger.issue_id, passenger.attempt, self._tip)
-            self._landed(passenger, messages.Landed(*of, contained=True))
+            self._tell_forge(passenger, lambda: self._is_over(passenger, self._tip))
 
     def _show(self, key: str, verdict: GateVerdict, why: str) -> None:
         """Report the verdict on a branch that awaits approval, which is added again once it may
@@ -840,6 +837,13 @@ class Lander:
             train, reviews = self._train_of(key), self._reviews
             coupled = train.coupled[train.keys.index(key)]
             self._tell_forge(add, lambda: reviews.passed(add, train.base, coupled))
+
+    def _is_over(self, add: Add, commit: str) -> None:
+        """Report that a branch has nothing that is not there, or as which pull request it was
+        merged. Raises ``GitError``."""
+        if self._reviews is None or not self._reviews.contained(add):
+            of = (add.issue_id, add.attempt, commit)
+            self._landed(add, messages.Landed(*of, contained=True))
 
     def _tell_forge(self, add: Add, tell: Callable[[], None]) -> None:
         """Tell the forge about a branch. If that fails, with ``RemoteTrouble``, the branch is added

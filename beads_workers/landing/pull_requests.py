@@ -187,6 +187,8 @@ class BranchesInReview:
         known = self._under.get(add.issue_id)
         if known is not None and known.add.commit == add.commit:
             known.gated_on = tip
+            if known.seen is not None:
+                known.seen = replace(known.seen, is_fresh=False)  # The gate took its time.
             self._merge(known)
             return
         if not add.approved and (file := self._guarded(tip, coupled.tree)):
@@ -200,17 +202,27 @@ class BranchesInReview:
         self._no_room[add.issue_id] = add
         self._say(messages.InReview(add.issue_id, add.attempt, Pull(of=add.commit, waits=waits)))
 
-    def contained(self, add: Add) -> None:
+    def contained(self, add: Add) -> bool:
         """End the pull request of a branch whose work is there already: somebody has put it there,
-        or the forge has merged it without saying so."""
-        if (one := self._under.get(add.issue_id)) is None:
-            return
-        seen = self._forge.look([one.pull.number]).get(one.pull.number)
-        if seen is not None and seen.state == pulls.OPEN:
-            self._forge.comment(seen.number, f"Its work is on {self._base} already.")
-            self._forge.close(seen.number)
+        or the forge has merged it without saying so. Return whether it was merged, which is said
+        then."""
+        ours = self._repository.pushed(add.issue_id).values()
+        if not ours:
+            return False
+        found = [e for e in self._forge.of_head(head_of(add.issue_id)) if e.commit in ours]
+        merged = next((each for each in found if each.state == pulls.MERGED), None)
+        if merged is not None:
+            of = self._under.get(add.issue_id) or _InReview(add, add.pull or Pull())
+            self._under[add.issue_id] = of
+            self._merged(of, merged)
+            return True
+        for each in found:
+            if each.state == pulls.OPEN:
+                self._forge.comment(each.number, f"Its work is on {self._base} already.")
+                self._forge.close(each.number)
         self._end(add)
         self._repository.forget_pushed(add)
+        return False
 
     def _guarded(self, tip: str, tree: str) -> str:
         """Return a file that CI obeys, and that the tree has otherwise than the tip; "" if none."""
@@ -326,6 +338,13 @@ class BranchesInReview:
         if seen.state == pulls.MERGED:
             self._merged(one, seen)
             return
+        if seen.state == pulls.CLOSED and self._is_there(add):
+            # A killed lander has closed it, or a person who has put its work there.
+            self._end(add)
+            self._repository.forget_pushed(add)
+            of = add.issue_id, add.attempt, self._tip
+            self._say(messages.Landed(*of, contained=True))
+            return
         if seen.state == pulls.CLOSED:
             # Its branch stays: a forge may take another one of that name for it.
             self._refuse(add, "closed", f"somebody has closed {seen.url} without a merge")
@@ -366,6 +385,16 @@ class BranchesInReview:
         self._tell(one, replace(pull, waits=waits))
         if not (seen.merges is False and is_ours and self._conflicts(add)):
             self._merge(one)
+
+    def _is_there(self, add: Add) -> bool:
+        """Return whether the forge's branch has the work already."""
+        self._catch_up()
+        found = self._repository.builder.couple(self._tip, add)
+        return not isinstance(found, Conflict) and not found.changes
+
+    def _catch_up(self) -> None:
+        self._repository.fetch()
+        self._tip = self._repository.tip()
 
     def _conflicts(self, add: Add) -> bool:
         """Refuse a branch that does not merge any more; return whether that is so. Our own
@@ -419,6 +448,12 @@ class BranchesInReview:
         """Merge a pull request if our own gate has passed on the present tip, too."""
         if not self._is_ready(one) or one.seen is None:
             return
+        number = one.pull.number
+        if not one.seen.is_fresh:
+            if (found := self._forge.look([number], again=True).get(number)) is not None:
+                self._judge(one, found)
+            return
+        self._catch_up()
         if one.gated_on != self._tip:
             self._gate(one.add)
             return
@@ -433,7 +468,7 @@ class BranchesInReview:
             self._tell(one, replace(one.pull, waits=f"the forge, which says: {error}"))
             return
         one.asked_until = 0.0
-        if (found := self._forge.look([one.pull.number]).get(one.pull.number)) is not None:
+        if (found := self._forge.look([number]).get(number)) is not None:
             self._judge(one, found)
 
     def _ask_again(self, one: _InReview, now: float) -> None:
@@ -454,8 +489,7 @@ class BranchesInReview:
     def _merged(self, one: _InReview, seen: PullRequest) -> None:
         """Record that the forge has merged it, once the commit is here."""
         add, repository = one.add, self._repository
-        repository.fetch()
-        self._tip = repository.tip()
+        self._catch_up()
         if repository.commit_of(seen.merged_as) is None:
             return  # The next look finds it.
         tree = repository.objects.tree(seen.merged_as)

@@ -68,6 +68,8 @@ class PullRequest:
     remarks: tuple[ReviewRemark, ...] = ()
     # Remarks of people who may not write, and of programs.
     others: int = 0
+    # The checks were asked for just now.
+    is_fresh: bool = True
 
     @property
     def verdict(self) -> str:
@@ -94,8 +96,9 @@ class PullRequests(Protocol):
         """Return all pull requests of a branch of the repository, closed ones too, the newest
         first. Checks and remarks may be missing."""
 
-    def look(self, numbers: Sequence[int]) -> dict[int, PullRequest]:
-        """Return these pull requests as they are now."""
+    def look(self, numbers: Sequence[int], *, again: bool = False) -> dict[int, PullRequest]:
+        """Return these pull requests as they are now; ``again``: their checks, too, even if those
+        were green."""
 
     def open(self, new: NewPull) -> PullRequest:
         """Open a pull request; raises ``PullRefused``."""

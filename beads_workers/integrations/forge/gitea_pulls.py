@@ -50,7 +50,7 @@ class GiteaPulls(Gitea):
         ours = (_of_head(each, head) for each in rows_of(self._ask("GET", path).data, path, dict))
         return sorted(filter(None, ours), key=lambda each: -each.number)
 
-    def look(self, numbers: Sequence[int]) -> dict[int, PullRequest]:
+    def look(self, numbers: Sequence[int], *, again: bool = False) -> dict[int, PullRequest]:
         """See ``PullRequests``."""
         path, found = f"{self._path}/pulls", dict[int, PullRequest]()
         listed = self._pages(f"{path}?state=open", dict) if len(numbers) > 1 else ()
@@ -60,23 +60,24 @@ class GiteaPulls(Gitea):
                 row = rows.get(number) or self._ask("GET", f"{path}/{number}").data
             except Gone:
                 continue
-            found[number] = self._looked(read(row, pull_of), text_of(row, "updated_at"))
+            pull, at = read(row, pull_of), text_of(row, "updated_at")
+            found[number] = self._looked(pull, at, again=again)
         self._seen = {n: each for n, each in self._seen.items() if n in found}
         return found
 
-    def _looked(self, pull: PullRequest, changed_at: str) -> PullRequest:
+    def _looked(self, pull: PullRequest, changed_at: str, *, again: bool) -> PullRequest:
         """Return a pull request with its checks and remarks."""
         if pull.state != pulls.OPEN:
             return pull
         at, before = self._seen.get(pull.number, ("", pull))
-        checks = before.checks
-        if pull.commit != before.commit or before.verdict != pulls.GREEN:
-            checks = self._checks(pull.commit)
+        fresh = again or pull.commit != before.commit or before.verdict != pulls.GREEN
+        checks = self._checks(pull.commit) if fresh else before.checks
         if at == changed_at:
-            pull = replace(before, checks=checks, merges=pull.merges)
+            pull = replace(before, checks=checks, merges=pull.merges, is_fresh=fresh)
         else:
-            pull = self._with_reviews(replace(pull, checks=checks))
-        self._seen[pull.number] = changed_at, pull
+            pull = replace(self._with_reviews(replace(pull, checks=checks)), is_fresh=fresh)
+        # Times have whole seconds: another change within this one would not show.
+        self._seen[pull.number] = changed_at if self.is_past(changed_at) else "", pull
         return pull
 
     def _checks(self, commit: str) -> tuple[CheckRun, ...]:

@@ -96,7 +96,7 @@ class GitHubPulls(GitHub):
         rows = read(found, lambda data: [*data["pullRequests"]["nodes"]])
         return [self._pull(row) for row in rows if not row.get("isCrossRepository")]
 
-    def look(self, numbers: Sequence[int]) -> dict[int, PullRequest]:
+    def look(self, numbers: Sequence[int], *, again: bool = False) -> dict[int, PullRequest]:
         """See ``PullRequests``."""
         found: dict[int, PullRequest] = {}
         for at in range(0, len(numbers), ASKED_MAX):
