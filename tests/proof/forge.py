@@ -30,7 +30,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -446,29 +446,56 @@ class Told:
             line = f"{self.cases} of {self.wanted} cases ({what}{seen})\n"
             sys.stderr.write(line)
 
+    def end(self, name: str, seconds: float, *, as_json: bool) -> int:
+        """Print all of it; return the exit status of the program of this name."""
+        failed = {f"{what} that did not hold": n for what, n in self.failed.items() if n}
+        figures = {**self.done, **self.figures, **failed}
+        if as_json:
+            result = {"cases": self.cases, "seconds": seconds, name: figures}
+            print(json.dumps({**result, "violations": self.violations}))
+        else:
+            shown = [f"{n} {what}" for what, n in figures.items() if n]
+            print("\n".join([*self.violations, *shown]))
+        return int(bool(self.violations))
 
-class Backlog:
-    """A project with its issues on the real Gitea, and the fleets that work on it."""
 
-    def __init__(self, folder: Path, seed: int, issues: int) -> None:
-        self.project, self.issues, self.seed = GiteaProject(folder), issues, seed
+class Killed:
+    """A project whose issues fleets work on, while they and the one Gitea are killed.
+
+    Subclasses say what is started, and what an agent is; ``figures``: what else is to be told.
+    """
+
+    targets: Mapping[str, int] = TARGETS
+    apart_seconds = APART_SECONDS
+    last_seconds = LAST_SECONDS
+    ends_with: tuple[int, ...] = (0,)
+    """Exit statuses of a run that has come to its end."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.seed = seed
         self._chance = random.Random(f"kills {seed}")
         self._hands = folder / "hands"
         self._hands.mkdir()
-        self._at = self.project.at
-        for number in range(1, issues + 1):
-            needed = self._chance.randrange(1, number) if number > 1 else 0
-            waits = self._chance.random() < WAITS_SHARE and needed
-            is_link = self._chance.random() < 0.5
-            text = f"blocked by #{needed}" if waits and not is_link else ""
-            assert self._at.issue(f"issue {number}", text, "ready") == number
-            if waits and is_link:
-                self._at.depend(number, needed)
         self._fleets = list[Fleet]()
-        self.killed = Counter[str]()
+        self.killed, self.figures = Counter[str](), Counter[str]()
         self.story = list[str]()
         self.broken = list[str]()
         self._began = time.monotonic()
+
+    def _start_fleet(self) -> Fleet:
+        raise NotImplementedError
+
+    def _open(self) -> int:
+        """Return how many issues are to be closed yet."""
+        raise NotImplementedError
+
+    def _is_agent(self, said: Sequence[str]) -> bool:
+        """Return whether these are the words of an agent's command line."""
+        raise NotImplementedError
+
+    def judged(self) -> Iterator[str]:
+        """Yield what does not hold once all is done."""
+        raise NotImplementedError
 
     def tell(self, what: str) -> None:
         """Write down what happens."""
@@ -478,7 +505,7 @@ class Backlog:
         """Kill up to so many times while it is worked on, and let it come to its end."""
         self._start()
         while self.killed.total() < kills:
-            time.sleep(self._chance.uniform(*APART_SECONDS))
+            time.sleep(self._chance.uniform(*self.apart_seconds))
             if self._open() <= LEFT:
                 break
             if self._fleets[-1].process.poll() is not None:
@@ -502,24 +529,21 @@ class Backlog:
     # --- what is killed -----------------------------------------------------------------------
 
     def _start(self) -> None:
-        script = WORK.format(hands=self._hands)
-        attempts = ("--max-attempts", "60", "--retry-delay", "0.2")
-        words = ("-n", str(WORKERS), "--worktree", "--until-empty", *attempts)
-        self._fleets.append(Fleet(self.project, *words, "--", "sh", "-c", script))
+        self._fleets.append(self._start_fleet())
         self.tell("start")
-
-    def _open(self) -> int:
-        return sum(each["state"] == "open" for each in self._at.all())
 
     def _kill(self) -> str:
         """Kill one of the targets, if there is one; return which."""
-        fleet, what = self._fleets[-1], *self._chance.choices([*TARGETS], [*TARGETS.values()])
+        fleet, what = (
+            self._fleets[-1],
+            *self._chance.choices([*self.targets], [*self.targets.values()]),
+        )
         if what == "gitea":
             down = self._chance.uniform(*DOWN_SECONDS)
             self.tell(f"KILL gitea for {down:.1f} s")
-            self._at.server.kill()
+            server().kill()
             time.sleep(down)
-            self._at.server.start()
+            server().start()
             return what
         if not self._is_up(fleet):
             return ""
@@ -529,7 +553,7 @@ class Backlog:
             self._over("killed")
             self._start()
             return what
-        find = self._workers if what == "worker" else self._agents
+        find = {"worker": self._workers, "lander": self._landers}.get(what, self._agents)
         deadline = time.monotonic() + TARGET_SECONDS
         while not (pids := find(fleet)):
             if time.monotonic() > deadline or fleet.process.poll() is not None:
@@ -549,9 +573,10 @@ class Backlog:
         return [pid for pid in pids if alive(pid) and "beads_workers" in command(pid)]
 
     def _agents(self, fleet: Fleet) -> list[int]:
-        mark = f"{self._hands}/$BW_ISSUE_ID"
-        holders = ((pid, words(pid)) for pid in fleet.token_holders())
-        return [pid for pid, said in holders if said[0] == "sh" and mark in said[-1]]
+        return [pid for pid in fleet.token_holders() if self._is_agent(words(pid))]
+
+    def _landers(self, fleet: Fleet) -> list[int]:
+        return [pid for pid in fleet.token_holders() if "landing.run" in command(pid)]
 
     def _left(self, fleet: Fleet) -> list[int]:
         """Return what lives of a fleet that is over."""
@@ -572,16 +597,45 @@ class Backlog:
 
     def _last(self) -> None:
         """Let it come to its end, which the fleet may do by itself."""
-        code = self._fleets[-1].process.wait(LAST_SECONDS)
+        code = self._fleets[-1].process.wait(self.last_seconds)
         self._over(f"at the end, {code}")
         for _ in range(2):
-            if code == 0:
+            if code in self.ends_with:
                 return
             self._start()
-            code = self._fleets[-1].process.wait(LAST_SECONDS)
+            code = self._fleets[-1].process.wait(self.last_seconds)
             self._over(f"again, {code}")
-        if code:
+        if code not in self.ends_with:
             self.broken.append(f"the last run ended with {code}: {self._fleets[-1].said()[-1500:]}")
+
+
+class Backlog(Killed):
+    """Issues on the real Gitea, which land on a branch of the clone."""
+
+    def __init__(self, folder: Path, seed: int, issues: int) -> None:
+        super().__init__(folder, seed)
+        self.project, self.issues = GiteaProject(folder), issues
+        self._at = self.project.at
+        for number in range(1, issues + 1):
+            needed = self._chance.randrange(1, number) if number > 1 else 0
+            waits = self._chance.random() < WAITS_SHARE and needed
+            is_link = self._chance.random() < 0.5
+            text = f"blocked by #{needed}" if waits and not is_link else ""
+            assert self._at.issue(f"issue {number}", text, "ready") == number
+            if waits and is_link:
+                self._at.depend(number, needed)
+
+    def _start_fleet(self) -> Fleet:
+        script = WORK.format(hands=self._hands)
+        attempts = ("--max-attempts", "60", "--retry-delay", "0.2")
+        words = ("-n", str(WORKERS), "--worktree", "--until-empty", *attempts)
+        return Fleet(self.project, *words, "--", "sh", "-c", script)
+
+    def _open(self) -> int:
+        return sum(each["state"] == "open" for each in self._at.all())
+
+    def _is_agent(self, said: Sequence[str]) -> bool:
+        return said[0] == "sh" and f"{self._hands}/$BW_ISSUE_ID" in said[-1]
 
     # --- what must hold -----------------------------------------------------------------------
 
@@ -636,11 +690,17 @@ def wordy(texts: Sequence[str]) -> Iterator[str]:
         yield f"{len(texts)} comments: {texts}"
 
 
-def kills(count: int, seed: int, told: Told, issues: int = ISSUES) -> None:
+def kills(
+    count: int,
+    seed: int,
+    told: Told,
+    issues: int = ISSUES,
+    make: Callable[[Path, int, int], Killed] = Backlog,
+) -> None:
     """Kill so many times, in as many backlogs as that takes."""
     while (left := count - told.done["kills"]) > 0:
         folder = Path(tempfile.mkdtemp(prefix="beads-workers-forge-"))
-        backlog = Backlog(folder, seed, issues)
+        backlog = make(folder, seed, issues)
         try:
             backlog.unfold(left, told)
             found = list(backlog.judged())
@@ -658,6 +718,7 @@ def kills(count: int, seed: int, told: Told, issues: int = ISSUES) -> None:
         told.note("backlogs", [f"backlog {seed}: {each}" for each in found], 0)
         told.figures += Counter({f"kills of {k}": n for k, n in backlog.killed.items()})
         told.figures += Counter({"issues": issues, "backlogs": 1, "starts": backlog.starts})
+        told.figures += backlog.figures
         seed += 1
 
 
@@ -679,14 +740,7 @@ def main(arguments: list[str]) -> int:
     told, began = Told(said.races + count, said.progress), time.monotonic()
     races(said.races, said.seed, chosen, said.jobs, told)
     kills(count, said.seed, told)
-    failed = {f"{what} that did not hold": n for what, n in told.failed.items() if n}
-    figures = {**told.done, **told.figures, **failed}
-    if said.json:
-        result = {"cases": told.cases, "seconds": time.monotonic() - began, "forge": figures}
-        print(json.dumps({**result, "violations": told.violations}))
-    else:
-        print("\n".join([*told.violations, *(f"{n} {what}" for what, n in figures.items() if n)]))
-    return int(bool(told.violations))
+    return told.end("forge", time.monotonic() - began, as_json=said.json)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from tests.proof.machines import CASES as MACHINES_CASES
 from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.persons import CASES as PERSONS_CASES
 from tests.proof.proposals import PROJECTS
+from tests.proof.pulls import CALLS as PULL_CALLS
+from tests.proof.pulls import KILLS as PULL_KILLS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.submodules import CASES as SUBMODULE_CASES
@@ -138,6 +140,7 @@ MACHINES_CHAOS = (
     *("-m", "tests.proof.machines_chaos", "--issues", "{size}", "--json"),
 )
 FORGE = (sys.executable, "-m", "tests.proof.forge", "--json", "--progress")
+PULLS = (sys.executable, "-m", "tests.proof.pulls", "--json", "--progress")
 SUBMODULES = (
     sys.executable,
     *("-m", "tests.proof.submodules", "--cases", "{size}", "--json", "--progress"),
@@ -191,6 +194,8 @@ PARTS: Sequence[Part] = (
     Part("machines chaos", "issues amid faults of hosts", 200, MACHINES_CHAOS, 300.0),
     Part("forge", "races and kills", RACES, (*FORGE, "--kills", "0", "--races", "{size}"), 210.0),
     Part("forge", "races and kills", KILLS, (*FORGE, "--races", "0", "--kills", "{size}"), 320.0),
+    Part("pulls", "kills", PULL_KILLS, (*PULLS, "--calls", "0", "--kills", "{size}"), 600.0),
+    Part("pulls", "calls", PULL_CALLS, (*PULLS, "--kills", "0", "--calls", "{size}"), 900.0),
     Part("bd-faults", "calls of bd that break", 555, MORTAL_BD, 2000.0),
     Part("git-faults", "calls of git that break", 5500, MORTAL_GIT, 2500.0),
     Part("upstream", "tests of dispatcherd's own", 170, UPSTREAM, 300.0),

@@ -18,6 +18,8 @@ from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.persons import CASES as PERSONS_CASES
 from tests.proof.proposals import PROJECTS
+from tests.proof.pulls import CALLS as PULL_CALLS
+from tests.proof.pulls import KILLS as PULL_KILLS
 from tests.proof.queues import CASES
 from tests.proof.sees import LAYOUTS
 from tests.proof.submodules import CASES as SUBMODULE_CASES
@@ -80,6 +82,7 @@ def test_full_size_is_what_is_promised() -> None:
         "bd-faults": 555,
         "odd-starts": len(odd_starts()),
         "forge": RACES + KILLS,
+        "pulls": PULL_KILLS + PULL_CALLS,
         "machines": len(MACHINES_CASES),
         "machines chaos": 200,
         "fuzz": 1_000_000,

@@ -167,6 +167,8 @@ class GitHubServer(http.server.ThreadingHTTPServer):
         self.asked: list[tuple[str, str]] = []
         self.comment_ids_from = 0
         """Those of GitHub today do not fit in 32 bits."""
+        self.asks: Callable[[str], None] = lambda said: None
+        """Is told of each request before it is carried out."""
         self.heard: Callable[[Exchange], None] = lambda exchange: None
         """Is told of each request that was answered."""
         self.not_modified = 0
@@ -384,6 +386,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         query = {name: texts[-1] for name, texts in parse_qs(url.query).items()}
         with self.server.lock:
             self.server.asked.append((login, f"{self.command} {path}?{url.query}"))
+            self.server.asks(f"{self.command} {path}")
             if self.server.answers:
                 status, headers, data = self.server.answers.pop(0)
                 self._send(status, headers, data)

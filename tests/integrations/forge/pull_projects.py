@@ -37,6 +37,8 @@ class PullProject(EmbeddedProject):
     forge: str
     repository_path: str
     """Of the repository itself, in the API."""
+    url: str
+    """Where people fetch and push."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
