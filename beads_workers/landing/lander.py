@@ -195,7 +195,7 @@ class Lander:
             GatePlace(settings, self._folder, lane).sweep()
         self._verdicts = Verdicts(settings, self._folder)
         self._look_before_trains = LookBeforeTrains(settings, self.selector, self._go_on)
-        if settings.landing.forge and not settings.landing.theirs:
+        if settings.landing.is_proposed_whole:
             forge = forge_of(settings)
             self._proposal = RunInReview(settings, self._repository, forge, self.say)
         if settings.landing.theirs:

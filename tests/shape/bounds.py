@@ -39,27 +39,27 @@ BUDGET: Mapping[str, int] = {
     "checks": 4730,
     "cli": 8533,
     "conformance": 2616,
-    "core": 14265,
+    "core": 14272,
     "demo": 727,
     "executors": 766,
-    "integrations": 12642,
-    "landing": 4870,
+    "integrations": 12646,
+    "landing": 4904,
     "places": 2432,
     "runtime": 8843,
     "trackers": 3378,
-    "ui": 7947,
+    "ui": 7950,
     "views": 517,
     "worktrees": 3639,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 83_091
+GRANTED = 83_139
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
 1,500 for issues of forges, 1,975 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync. Of the 2,000 for
-pull requests 1,710 are used."""
+pull requests 1,758 are used."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:
@@ -102,13 +102,13 @@ BOUNDS = {
     "fate_lines": Bound(27, slack=20),
     # A night's waits, what was told later, who stands where, approvals: 134 lines.
     "read_models": Bound(11),
-    "read_model_lines": Bound(4206, slack=100),
+    "read_model_lines": Bound(4209, slack=100),
     "text_fields": Bound(0),
     "code_lines": Bound(GRANTED, slack=GRANTED),
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190. Pull requests: two
     # adapters, what becomes of each, and where people see it: 133.
-    "functions": Bound(7504, slack=30),
+    "functions": Bound(7509, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(6),
@@ -117,7 +117,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1144, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(137074, slack=1000),
+    "test_lines": Bound(138104, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

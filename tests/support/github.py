@@ -428,8 +428,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if login not in server.rights:
             return 401, {"message": "Bad credentials"}, {}
         if path == "/user":
-            scopes = {"X-OAuth-Scopes": server.scopes} if server.scopes else {}
-            return 200, person(login) | _ACCOUNT, scopes
+            return 200, person(login) | _ACCOUNT, {}
         if path == "/graphql":
             return 200, self._graphql(body["query"], body["variables"], login), {}
         if not path.lower().startswith(PATH):
@@ -440,7 +439,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if rest == "":
             found = repository(server.rights[login])
             parent = {"fork": True, "parent": found | {"full_name": server.parent}}
-            return 200, found | (parent if server.parent else {}), {}
+            scopes = {"X-OAuth-Scopes": server.scopes} if server.scopes else {}
+            return 200, found | (parent if server.parent else {}), scopes
         if rest == "/assignees":
             writers = [who for who, right in server.rights.items() if right in ("write", "admin")]
             return 200, [person(who) for who in writers], {}
@@ -464,16 +464,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return 201, server.read(number), {}
         if rest == "/issues":
             return self._list(query)
-        if match := re.fullmatch(r"/actions/jobs/(\d+)/rerun", rest):
-            server.pulls.run_again(int(match[1]))
-            return 201, {}, {}
-        if match := re.fullmatch(r"/pulls/(\d+)/requested_reviewers", rest):
-            server.pulls.rows[int(match[1])]["asked"] = body
-            return 201, {"number": int(match[1])}, {}
+        if (answer := self._of_pulls(rest, body)) is not None:
+            return answer
         match = re.fullmatch(r"/issues/(\d+)(/.*)?", rest)
-        if match is not None and match[2] == "/labels" and int(match[1]) in server.pulls.rows:
-            server.pulls.rows[int(match[1])]["labels"] = body["labels"]
-            return 200, [label(each) for each in body["labels"]], {}
         if match is not None and match[2] == "/comments" and int(match[1]) in server.pulls.rows:
             server.pulls.rows[int(match[1])]["comments"].append(body["body"])
             key = server.comment(server.issue("a pull request"), body["body"], by=login)
@@ -521,6 +514,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         more = {"Link": f'<{LINKS}{PATH}/issues?page={page + 1}>; rel="next"'}
         shown = [self.server.shown(row) for row in part]
         return 200, shown, more if len(rows) > page * size else {}
+
+    def _of_pulls(self, rest: str, body: Json) -> tuple[int, Any, dict[str, str]] | None:
+        pulls = self.server.pulls
+        if match := re.fullmatch(r"/actions/jobs/(\d+)/rerun", rest):
+            pulls.run_again(int(match[1]))
+            return 201, {}, {}
+        if match := re.fullmatch(r"/pulls/(\d+)/requested_reviewers", rest):
+            pulls.rows[int(match[1])]["asked"] = body
+            return 201, {"number": int(match[1])}, {}
+        match = re.fullmatch(r"/issues/(\d+)/labels", rest)
+        if match is not None and int(match[1]) in pulls.rows:
+            pulls.rows[int(match[1])]["labels"] = body["labels"]
+            return 200, [label(each) for each in body["labels"]], {}
+        return None
 
     def _graphql(self, query: str, variables: Json, login: str) -> Json:
         (asked,) = parse(query).definitions

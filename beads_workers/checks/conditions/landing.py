@@ -93,7 +93,7 @@ def _where(plan: FleetPlan) -> Check | None:
     if plan.options.work.verify is None:
         text = f"whatever merges lands on {where}: there is no --verify, and nothing is tested"
         return warn("landing", text)
-    if lands.forge and not lands.theirs:
+    if lands.is_proposed_whole:
         what = f"one pull request for {lands.proposed_for} of {lands.remote}"
         return ok("landing", f"finished branches land on {where}, and become {what}")
     if lands.theirs:

@@ -328,6 +328,11 @@ class Landing:
         return name or (self.branch.partition("/")[2] if self.forge else "")
 
     @property
+    def is_proposed_whole(self) -> bool:
+        """Whether one pull request has all that lands."""
+        return bool(self.forge) and not self.theirs
+
+    @property
     def remote(self) -> str:
         """Where others land, too; "" for this repository alone."""
         return self.rules.remote or (REMOTE if self.theirs else "")

@@ -420,9 +420,9 @@ class Landings:
 
     def _landed(self, landed: ld.Landed) -> None:
         self._works()
-        # It says so again once it is done with what follows; an earlier word may cross an order.
-        self._idle = False
         self._blocked_since = None
+        if self._settings is not None and self._settings.is_proposed_whole:
+            self._idle = False  # It is idle once the pull request of the run lists this.
         issue = self._issues.known.get(landed.issue_id)
         if issue is None or not self._is_of(issue, landed.attempt):
             return

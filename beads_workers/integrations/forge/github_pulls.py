@@ -13,7 +13,7 @@ from beads_workers.core.base.pulls import CheckRun, NewPull, PullRequest, Review
 from beads_workers.integrations.forge.api import ForgeDown, ForgeError, ForgeRepository, NotTaken
 from beads_workers.integrations.forge.github import NOT_FOUND, GitHub, login_in
 from beads_workers.integrations.forge.rest import Json, login_of_git, number_of, read, text_of
-from beads_workers.integrations.forge.web import CALL_SECONDS
+from beads_workers.integrations.forge.web import CALL_SECONDS, HttpAnswer
 
 PULL = """
 id number url state isCrossRepository baseRefName headRefOid mergeable
@@ -157,13 +157,11 @@ class GitHubPulls(GitHub):
             "commitBody": text,
         }
 
-    def hurdles(self, base: str, *, may_be_fork: bool) -> list[str]:
-        """See ``PullRequests``."""
-        found = super().hurdles(base, may_be_fork=may_be_fork)
-        scopes = self._ask("GET", "/user").headers.get("x-oauth-scopes", "")
-        if scopes and "workflow" not in scopes.replace(",", " ").split():
-            found.append("branches with workflows: gh auth refresh -s workflow lets them be pushed")
-        return found
+    def _lacks(self, about: HttpAnswer) -> list[str]:
+        scopes = about.headers.get("x-oauth-scopes", "")
+        if not scopes or "workflow" in scopes.replace(",", " ").split():
+            return []
+        return ["branches with workflows: gh auth refresh -s workflow lets them be pushed"]
 
     def _approvals(self, base: str) -> int:
         rule = self._repository(RULE, ref=f"refs/heads/{base}")["ref"] or {}

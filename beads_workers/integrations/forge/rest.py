@@ -65,26 +65,33 @@ class RestForge:
             self._login = read(self._ask("GET", "/user").data, lambda data: str(data["login"]))
         return self._login
 
-    def refuse_unwritable(self) -> Any:
+    def refuse_unwritable(self) -> HttpAnswer:
         """Return what the forge says of the repository; raise ``ForgeError`` unless issues can be
         written there."""
-        found = self._ask("GET", self._path).data
+        answer = self._ask("GET", self._path)
+        found = answer.data
         if read(found, lambda data: data.get("archived")):
             raise ForgeError(f"{self.repository.text} is archived: nobody can write to it")
         if not read(found, lambda data: data["permissions"]["push"]):
             raise ForgeError(f"{self.login()} may not write to {self.repository.text}")
-        return found
+        return answer
 
     def hurdles(self, base: str, *, may_be_fork: bool) -> list[str]:
         """See ``PullRequests``."""
-        parent = read(self.refuse_unwritable(), _parent)
+        about = self.refuse_unwritable()
+        parent = read(about.data, _parent)
         if parent and not may_be_fork:
             why = f"{self.repository.text} is a fork of {parent}, and none are opened from forks"
             raise ForgeError(why, "[landing] remote names the remote that they are for")
+        found = self._lacks(about)
         path = f"{self._path}/assignees"
         needed, us = self._approvals(base), self.login()
         if needed and rows_of(self._ask("GET", path).data, path, login_of) == [us]:
-            return [f"{base} needs an approval, and nobody but {us} could give one"]
+            found.append(f"{base} needs an approval, and nobody but {us} could give one")
+        return found
+
+    def _lacks(self, about: HttpAnswer) -> list[str]:
+        """Return what the token of an answer lacks, as sentences."""
         return []
 
     def _approvals(self, base: str) -> int:
