@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from beads_workers import registry
-from beads_workers.core.base import commit_form, limits
+from beads_workers.core.base import commit_form, limits, worlds
 from beads_workers.core.base.budget import Budget, read_budget
 from beads_workers.core.base.model import Filters, is_module_name, value
 from beads_workers.core.base.option import (
@@ -291,6 +291,8 @@ KINDS: Mapping[str, Callable[..., ValueKind[Any]]] = {
     "executors": lambda: _several(ValueKind(_read_executor)),
     "subject": lambda: ValueKind(commit_form.read_subject),
     "types": lambda: ValueKind(commit_form.read_types),
+    "slots": lambda: ValueKind(worlds.read_slots),
+    "variables": lambda: ValueKind(worlds.read_variables),
     "co-author": lambda: ValueKind(commit_form.read_co_author),
     "trust": lambda: ValueKind(_trust, metavar="[agent=no]", names=(TRUST_ALL, TRUST_NO_AGENT)),
 }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
+
+from beads_workers.worktrees.slots import VARIABLE
 
 LONG = (
     *("test_rooms.py", "conformance", "end_to_end/test_night.py", "proof"),
@@ -17,6 +20,7 @@ LONG = (
 """Files and folders in the order of what one file of theirs takes; all others are short."""
 
 TRUST = "BEADS_WORKERS_TRUST"
+SLOTS_OF = "TEST_SLOTS_OF"
 SUPPORT = ("bd", "mistakes", "peers", "postgres", "shares", "versions")
 pytest_plugins = [f"tests.support.{name}" for name in SUPPORT]
 
@@ -26,6 +30,7 @@ def pytest_configure() -> None:
 
     A ``bd`` lives for a third of a second, a sixth of it for its garbage: it may leave that.
     """
+    os.environ[VARIABLE] = f"/tmp/beads-workers-slots-{os.getpid()}"
     os.environ.setdefault("GOGC", "off")
     os.environ.setdefault("GOMEMLIMIT", "192MiB")
     for number in (signal.SIGHUP, signal.SIGQUIT):
@@ -34,12 +39,20 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_runtest_setup() -> None:
+def pytest_runtest_setup(item: pytest.Item) -> None:
     """A start takes the variable out of its own environment, also if a test calls it as a function.
 
-    Tests of trust itself take it away.
+    Tests of trust itself take it away. Worktrees that a file has left give up their numbers.
     """
     os.environ[TRUST] = "1"
+    if os.environ.get(SLOTS_OF) != str(item.path):
+        os.environ[SLOTS_OF] = str(item.path)
+        shutil.rmtree(os.environ[VARIABLE], ignore_errors=True)
+
+
+def pytest_unconfigure() -> None:
+    """Nothing is left of this process's numbers."""
+    shutil.rmtree(os.environ.pop(VARIABLE, ""), ignore_errors=True)
 
 
 def pytest_collectstart() -> None:

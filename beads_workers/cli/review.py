@@ -263,6 +263,8 @@ def session(
 
     While you stand in that folder, it is left alone, and no other agent gets the issue.
     """
+    from beads_workers.worktrees.slots import variables_of
+
     directory = find_state_directory(state_dir)
     record = _record(directory, issue)
     argv = list(_resume(directory, issue))
@@ -277,6 +279,7 @@ def session(
         return
     # From here on we stand there, so that no attempt begins.
     os.chdir(record.path)
+    os.environ.update(variables_of(record.path))
     if _is_running(directory, issue):
         raise CommandError(at_work, printable(todo))
     try:

@@ -415,10 +415,11 @@ def _hours(settings: FleetSettings) -> dict[str, str]:
 
 def _repair_worktrees(settings: FleetSettings) -> None:
     """If the project was moved, make its worktrees and their records point to its new place. Have
-    the files deleted that earlier runs could not."""
+    the files deleted that earlier runs could not, and the worlds torn down that they left."""
     found = settings.work.worktrees if settings.work is not None else None
     if found is None:
         return
+    from beads_workers.worktrees import slots
     from beads_workers.worktrees.records import Records
     from beads_workers.worktrees.relocation import lead_back
     from beads_workers.worktrees.sweep import sweep
@@ -426,6 +427,8 @@ def _repair_worktrees(settings: FleetSettings) -> None:
     records = Records(Path(found.state_directory))
     lead_back(records, Path(found.checkout), found.common)
     sweep(records)
+    for wrong in slots.settle(found.state_directory):
+        print(f"warning: {printable(wrong)}", file=sys.stderr)
 
 
 def open_page(options: Options, settings: FleetSettings) -> LivePage | None:

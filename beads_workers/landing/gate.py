@@ -32,6 +32,7 @@ from pathlib import Path
 from beads_workers.core.base.model import value
 from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.base.text import printable, size
+from beads_workers.core.base.worlds import WorldRules
 from beads_workers.core.records.landing import SET_UP_FAILED, LanderSettings
 from beads_workers.landing import set_up
 from beads_workers.landing.queue import GateVerdict
@@ -41,7 +42,7 @@ from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import hide, inherited
-from beads_workers.worktrees import making, programs, ref_files, submodules
+from beads_workers.worktrees import making, programs, ref_files, slots, submodules
 from beads_workers.worktrees.freshness import changed_files, clear_gone
 from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
 from beads_workers.worktrees.places import landing_folders
@@ -135,6 +136,8 @@ class Verdicts:
         leads = to_plain(self.leads)
         copied = making.copied_state(worktrees)
         about = [verify, worktrees.rules.setup, worktrees.prefix, copied, self._tools, leads]
+        if (worlds := worktrees.rules.worlds) != WorldRules():
+            about += [worlds.world, worlds.env]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
 
     @property
@@ -372,6 +375,7 @@ class GatePlace:
     recipe: str = ""
     changed: tuple[str, ...] = ()
     _set_up: set_up.KeptSetUp | None = None
+    _claim: slots.Claim | None = None
 
     @property
     def path(self) -> Path:
@@ -409,17 +413,23 @@ class GatePlace:
                     return GateResult(GateVerdict.NONE, str(error))
             time.sleep(making.TRY_AGAIN_SECONDS)
         runs = self.settings.worktrees.rules.setup is not None and self._set_up is None
-        try:
+        with contextlib.ExitStack() as world:
+            try:
+                self._claim = slots.take(self.settings.worktrees, str(self.path), "gate")
+                world.enter_context(slots.held(self._claim))
+            except slots.NoSlot as error:
+                return GateResult(GateVerdict.NONE, str(error))
+            world.callback(self._end_world)
+            world.callback(self.sweep)
             status, elsewhere = self._run_set_up(order, shortage), ""
             now = programs.current(common)
             self.changed = tuple(programs.told(shared, now, asks, "setup "))
             if is_set_up := status == 0:
                 assert self.settings.verify is not None, "without a command there is no gate"
-                if not (elsewhere := self._elsewhere("setup")):
+                elsewhere = self._elsewhere("setup") or self._make_world(order, shortage)
+                if not elsewhere:
                     status = self._command(self.settings.verify, order, shortage)
                     elsewhere = self._elsewhere("verify")
-        finally:
-            self.sweep()
         took = time.monotonic() - began
         if elsewhere:
             set_up.save(self._set_up_file, None)
@@ -625,6 +635,23 @@ class GatePlace:
             sessions.end(())
         return status if ended else None
 
+    def _make_world(self, order: GateOrder, shortage: Shortage) -> str:
+        """Make what the gate has outside of its worktree; return why that failed."""
+        assert self._claim is not None, "the gate holds its number"
+        self._claim, wrong = slots.begin(self.settings.worktrees, self._claim)
+        if wrong:
+            _say(f"warning: {wrong}")
+        line = self.settings.worktrees.rules.worlds.world
+        status = self._command(line, order, shortage) if line is not None else 0
+        if status == 0:
+            return ""
+        how = _ended(status, self.settings.landing.rules.gate_timeout_seconds, shortage.why())
+        return f"world: {how}"
+
+    def _end_world(self) -> None:
+        if wrong := slots.end(str(self.path)):
+            _say(f"warning: {wrong}")
+
     def _environment(self, order: GateOrder) -> dict[str, str]:
         worktrees = self.settings.worktrees
         environment = inherited() | {
@@ -635,6 +662,7 @@ class GatePlace:
             "BW_CHECKOUT": worktrees.checkout,
             "PWD": os.path.normpath(f"{self.path}/{worktrees.prefix}"),
         }
+        environment |= self._claim.variables if self._claim is not None else {}
         if worktrees.beads is not None:
             environment["BEADS_DIR"] = worktrees.beads
         if not order.tree:

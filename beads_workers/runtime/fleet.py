@@ -12,6 +12,7 @@ import os
 import select
 import selectors
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -69,6 +70,10 @@ GARBAGE_OBJECTS = 20_000
 """Number of new objects after which the garbage collector looks for cycles; each 50th look covers
 older objects, too. A task creates dozens that live until it is closed, and hardly a cycle: with
 Python's own 700, the loop spent a tenth of its time on that."""
+
+
+SLOTS_MODULE = "beads_workers.worktrees.slots"
+"""Module that tears down what worktrees had outside of their folders."""
 
 
 class Fleet:
@@ -289,6 +294,16 @@ class Fleet:
         self._journal.flush()
         self._journal.sync()
 
+    def _end_worlds(self) -> None:
+        """Tear down what worktrees had outside of their folders: nothing works there any more."""
+        worktrees = self._settings.work.worktrees
+        if worktrees is None or not worktrees.rules.worlds.has_worlds:
+            return
+        argv = [sys.executable, "-P", "-m", SLOTS_MODULE, worktrees.state_directory, self._run_id]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        for wrong in done.stdout.splitlines():
+            self._journal.write_now(Noted("warning", wrong))
+
     def _end(self, loop: Loop, zygote_client: ZygoteClient, board: Board, code: int) -> int:
         # A broken run does not wait: the next start finds out what the tracker was told.
         if self._sync is not None:
@@ -299,6 +314,7 @@ class Fleet:
         loop.close_programs()
         if self._pool is not None:
             self._pool.close()
+        self._end_worlds()
         with suppress(OSError):
             zygote_client.close()
         if loop.settled:

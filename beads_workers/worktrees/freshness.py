@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.settings import Worktrees
+from beads_workers.core.base.worlds import SLOTS
 from beads_workers.worktrees.git import GitError, git, names, pairs
 
 MANIFESTS = (
@@ -37,7 +38,8 @@ decides which results of the hook stay."""
 
 def recipe(settings: Worktrees) -> str:
     """Return everything but its base that a worktree depends on, as one text."""
-    rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0)
+    own = replace(settings.rules.worlds, world=None, teardown=None, slots=SLOTS)
+    rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0, worlds=own)
     plain = replace(settings, reuse=0, on="", rules=rules)
     about = to_plain(replace(plain, base="", base_name="", base_else="", remote=""))
     mask = os.umask(0o022)

@@ -18,7 +18,7 @@ from beads_workers.core.base.settings import Worktrees
 from beads_workers.core.base.text import size
 from beads_workers.runtime import locks
 from beads_workers.runtime.processes import inherited
-from beads_workers.worktrees import programs, removal
+from beads_workers.worktrees import programs, removal, slots
 from beads_workers.worktrees.git import (
     GitError,
     answers,
@@ -117,6 +117,44 @@ def base_of(settings: Worktrees) -> str:
     return found
 
 
+def take_slot(settings: Worktrees, record: WorktreeRecord) -> slots.Claim:
+    """Give the worktree a number, or what it has with this issue's variables; raises
+    ``CannotPrepare``."""
+    try:
+        return slots.take(settings, record.path, record.issue_id)
+    except slots.NoSlot as error:
+        raise CannotPrepare(str(error)) from None
+    except OSError as error:
+        raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
+
+
+def make_world(settings: Worktrees, record: WorktreeRecord, claim: slots.Claim) -> None:
+    """Make what the worktree has outside of its folder, once what was there is torn down; raises
+    ``CannotPrepare``."""
+    try:
+        with slots.held(claim):
+            claim, wrong = slots.begin(settings, claim)
+            if wrong:
+                say(f"warning: {wrong}")
+            if (line := settings.rules.worlds.world) is None:
+                return
+            added = environment(settings, record)
+            done = subprocess.run(
+                ["sh", "-c", line],
+                cwd=added["PWD"],
+                env=inherited() | added,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+            if done.returncode != 0:
+                slots.end(record.path)
+                raise CannotPrepare(f"world failed: exit status {done.returncode}")
+    except slots.NoSlot as error:
+        raise CannotPrepare(str(error)) from None
+    except OSError as error:
+        raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
+
+
 def set_up(script: str, folder: str, environment: dict[str, str]) -> None:
     """Run the set-up hook; raises ``CannotPrepare``."""
     with programs.of_set_up(environment["BW_WORKTREE"]):
@@ -176,6 +214,7 @@ def environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
         del added["BW_BRANCH"]
     if settings.checkout == settings.common:  # On another machine: nobody's checkout.
         del added["BW_CHECKOUT"]
+    added |= slots.variables_of(record.path)
     if settings.beads is not None:
         # The worktree may hold a copy of ``.beads``, but there is only one tracker.
         added["BEADS_DIR"] = settings.beads

@@ -99,6 +99,7 @@ def _end(records: Records, record: WorktreeRecord, lock: int) -> None:
 
 def _fill(settings: Worktrees, record: WorktreeRecord) -> None:
     path = record.path
+    making.take_slot(settings, record)
     preparation.copy_files(settings, record)
     if settings.rules.setup is not None:
         added = making.environment(settings, record)

@@ -14,7 +14,7 @@ from pathlib import Path
 from beads_workers.core.base.model import OCCUPIED
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import making, programs, removal, reuse, submodules
+from beads_workers.worktrees import making, programs, removal, reuse, slots, submodules
 from beads_workers.worktrees.checkout_slots import turn
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.orders import Preparation, read_preparation
@@ -46,6 +46,9 @@ def prepare(asked: Preparation) -> None:
     records = Records(Path(settings.state_directory))
     place_file = Path(asked.place_file)
     last = named_in(place_file)
+    ended = records.find(last) if last is not None else None
+    if ended is not None and (wrong := slots.end(ended.path)):
+        making.say(f"warning: {wrong}")
     # From here on the worktree of this worker's last task is not in use.
     place_file.unlink(missing_ok=True)
     # Before that worktree is removed: a session is found again only in its own folder.
@@ -107,6 +110,7 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         else:
             with turn(record.common):
                 git(record.path, "reset", "--hard", "--quiet", *filter(None, (asked.head,)))
+        claim = making.take_slot(settings, record)
         if freed is None or freed.kept is None:
             copy_files(settings, record)
             _run_set_up(settings, record)
@@ -114,6 +118,7 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
             reuse.note(settings, records, record, freed.kept if freed else None)
         if asked.lands:
             keep_refs(record.path)
+        making.make_world(settings, record, claim)
         _write_place(settings, record, place_file)
         making.say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
         records.ready(record)
@@ -206,6 +211,8 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
                 continue
             taken, held = records.take_over(record, asked.run_id, asked.worker_id)
             try:
+                claim = making.take_slot(asked.worktrees, taken)
+                making.make_world(asked.worktrees, taken, claim)
                 _write_place(asked.worktrees, taken, place_file)
             finally:
                 os.close(held)

@@ -15,6 +15,7 @@ from beads_workers.core.base.model import value
 from beads_workers.core.base.text import counted, some
 from beads_workers.executors.files import branch_part
 from beads_workers.runtime import sessions
+from beads_workers.worktrees import slots
 from beads_workers.worktrees.git import (
     BRANCHES,
     GitError,
@@ -516,6 +517,7 @@ def clean(state_directory: Path, *, dry_run: bool) -> Iterator[CleanupResult]:
     records = Records(state_directory)
     if not dry_run:
         records.forget_taken()
+        slots.settle(str(state_directory))
     for worktree, reasons in _planned(records):
         if not reasons:
             carry_out = _occupied if dry_run else _carried_out
@@ -596,7 +598,9 @@ def tidy_run(
         for record in rest
         if record.run_id == run_id or records.over_at(record) or survey.has_landed(record)
     ]
-    return _tidy(records, survey, over)
+    stayed = _tidy(records, survey, over)
+    slots.settle(str(state_directory), run_id)
+    return stayed
 
 
 @value
@@ -654,6 +658,7 @@ def remove(records: Records, worktree: Worktree, *, waits: bool = False) -> tupl
             end_set_up(worktree.record.path)
         if occupied := _occupied(records, worktree):
             return occupied
+        slots.release(worktree.record.path)
         _remove_folder(worktree)
         _remove_branch(worktree)
         give_up(records, worktree.record)
@@ -661,6 +666,8 @@ def remove(records: Records, worktree: Worktree, *, waits: bool = False) -> tupl
             delete(records, worktree.record)
     except GitError as error:
         return (f"git says: {error}",)
+    except slots.NoSlot as error:
+        return (str(error),)
     except OSError as error:
         return (f"{error.filename}: {error.strerror}",)
     else:

@@ -52,7 +52,7 @@ from beads_workers.core.base.text import some
 from beads_workers.executors.files import branch_part, file_name
 from beads_workers.runtime.occupants import standing
 from beads_workers.runtime.side_programs import POOL
-from beads_workers.worktrees import making, programs, removal
+from beads_workers.worktrees import making, programs, removal, slots
 from beads_workers.worktrees.freshness import clear_gone, must_set_up, recipe
 from beads_workers.worktrees.git import GitError, git, names, pairs, unlock, unlock_all
 from beads_workers.worktrees.landed import ATTEMPTS, LANDING
@@ -83,7 +83,7 @@ NAMES_SHOWN = 3
 SETTINGS_BYTES_MAX = 1 << 18
 SETTINGS_FILES_MAX = 100
 
-_OF_ATTEMPT = re.compile(r"BW_(?!WORKTREE|CHECKOUT|AHEAD)[A-Z]")
+_OF_ATTEMPT = re.compile(r"BW_(?!WORKTREE|CHECKOUT|AHEAD|SLOT)[A-Z]")
 """A variable in the set-up line that has another value in each attempt."""
 
 
@@ -204,7 +204,7 @@ def _noted(
     roots = _folders_of_set_up(kept) if kept is not None else set[str]()
     seen = look(record.path, roots)
     copied = making.copied_state(settings) if settings.rules.copy else []
-    of = record.base, recipe(settings)
+    of = record.base, _recipe(settings, record)
     if kept is not None:
         tracked = {name: row for name, row in seen.files.items() if name not in kept.made}
         rows = kept.folders.items()
@@ -221,6 +221,15 @@ def _noted(
         if name in made
     }
     return Fresh(*of, tracked, made, seen.folders, linked, copied, own)
+
+
+def _recipe(settings: Worktrees, record: WorktreeRecord) -> str:
+    """Return what a worktree was made with; with its number, if set-up may have written that."""
+    of_slot = ""
+    if settings.rules.worlds.is_in(settings.rules.setup):
+        claim = slots.claim_of(record.path)
+        of_slot = f"slot {claim.slot}" if claim is not None else "no slot"
+    return recipe(settings) + of_slot
 
 
 def _folders_of_set_up(fresh: Fresh) -> set[str]:
@@ -462,7 +471,7 @@ def serves(settings: Worktrees, records: Records, record: WorktreeRecord, base: 
     """Return whether an attempt that begins at ``base`` could take it as it is, set-up and all."""
     try:
         fresh = _fresh(_directory(record), records.sealed(record))
-        if fresh.recipe != recipe(settings):
+        if fresh.recipe != _recipe(settings, record):
             return False
         return not must_set_up(settings, _changed(record, fresh, base))
     except (Odd, GitError, OSError):
@@ -524,7 +533,7 @@ class _Taking:
     def _as_noted(self, directory: Path) -> Fresh:
         """Check everything but the files; return what was noted."""
         fresh = _fresh(directory, self.records.sealed(self.record))
-        if fresh.recipe != recipe(self.settings):
+        if fresh.recipe != _recipe(self.settings, self.record):
             raise Odd("it was made with other settings")
         own = _own(self.record, directory)
         if own != fresh.own:

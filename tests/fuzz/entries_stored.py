@@ -28,6 +28,7 @@ from beads_workers.runtime.run_directory import RunInfo, read_info
 from beads_workers.worktrees.git import GitError
 from beads_workers.worktrees.records import WorktreeRecord, read_record
 from beads_workers.worktrees.removal import parse_status
+from beads_workers.worktrees.slots import Claim, read_claim
 from tests.fuzz.inputs import any_of, as_json, as_text, hostile, hostile_object, mutated, objects
 from tests.fuzz.parser import Parser, require, well_typed
 
@@ -214,6 +215,7 @@ def _uncaught(chunks: Any, wanted: Any) -> Any:
 # --- other files of ours, and what git says -----------------------------------------------------
 
 RECORD = {f.name: EXAMPLES[str(f.type)] for f in fields(WorktreeRecord)}
+CLAIM = asdict(Claim(1, "/w", "/s", "/w", {"A": "b"}, "down", "w1", True))
 INFO = {f.name: EXAMPLES[str(f.type)] for f in fields(RunInfo)}
 
 
@@ -222,6 +224,14 @@ def flat_holds(read: Any, data: bytes) -> None:
     if found is not None:
         well_typed(found)
         require(read(json.dumps(asdict(found)).encode()) == found, "not read as it is written")
+
+
+def _any_claim(text: bytes) -> Any:
+    """Planted bug: a claim of whatever types."""
+    try:
+        return Claim(**json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
 def _as_it_is(text: bytes) -> Any:
@@ -296,6 +306,8 @@ PARSERS = [
            {"whoever says it": _whoever, "messages only": _uncaught}),
     Parser("worktree-records", ("worktrees/records.py",), read_record, objects([RECORD]),
            flat_holds, {"any types": _as_it_is}),
+    Parser("claims", ("worktrees/slots.py",), read_claim, objects([CLAIM]), flat_holds,
+           {"any types": _any_claim}),
     Parser("run-info", ("runtime/run_directory.py",), read_info, objects([INFO]), flat_holds,
            {"cut short only": _no_limit}),
     Parser("git-status", ("worktrees/removal.py",), parse_status,

@@ -82,6 +82,12 @@ copy = [".env", "config/*.local"]
 folder = "../trees"
 disk_floor = "2.5GB"
 pool = 3
+world = "createdb app_$BW_SLOT"
+teardown = "dropdb app_$BW_SLOT"
+slots = "20-39"
+ports = 5
+port_base = 30000
+env = { PORT = "{port}" }
 setup_reads = ["schema/*.sql"]
 reuse = false
 [landing]
@@ -224,6 +230,12 @@ VALUES = {
     "worktree_folder": "{folder}/../trees",
     "worktree_disk_floor": 2_500_000_000,
     "worktree_pool": 3,
+    "worktree_world": "createdb app_$BW_SLOT",
+    "worktree_teardown": "dropdb app_$BW_SLOT",
+    "worktree_slots": (20, 39),
+    "worktree_ports": 5,
+    "worktree_port_base": 30000,
+    "worktree_env": (("PORT", "{port}"),),
     "worktree_setup_reads": ("schema/*.sql",),
     "worktree_reuse": False,
     "land": True,

@@ -67,7 +67,8 @@ def lane(world: LandingWorld, verify: str, **landing: object) -> Lane:
 def test_the_command_sees_the_exact_tree_and_where_it_is(world: LandingWorld) -> None:
     add = world.work("a", {"a": "1"})
     (world.top / "junk").write_text("only in the checkout")
-    verify = 'ls -A >"$OUT"; env | grep ^BW_ | sort >>"$OUT"; git rev-parse HEAD >>"$OUT"'
+    seen = "env | grep ^BW_ | grep -v ^BW_SLOTS_ | sort"
+    verify = f'ls -A >"$OUT"; {seen} >>"$OUT"; git rev-parse HEAD >>"$OUT"'
     os.environ["OUT"] = str(world.folder / "out")
     place = lane(world, verify)
     assert place.gate(add.commit).verdict is GateVerdict.GREEN
@@ -77,6 +78,7 @@ def test_the_command_sees_the_exact_tree_and_where_it_is(world: LandingWorld) ->
         "BW_BRANCH=bw-landing/main",
         f"BW_CHECKOUT={world.top}",
         f"BW_GATE={place.path}",
+        "BW_SLOT=0",
         f"BW_WORKTREE={place.path}",
         add.commit,
     ]

@@ -46,6 +46,7 @@ def test_an_attempt_gets_a_folder_and_a_branch_of_its_own(world: World) -> None:
         "BW_BASE": git(world.top, "rev-parse", "main"),
         "BW_BRANCH": "bw/bw-1/2",
         "BW_CHECKOUT": str(world.project),
+        "BW_SLOT": place.environment["BW_SLOT"],
         "BW_WORKTREE": str(place.folder),
         "PWD": str(place.folder),
     }

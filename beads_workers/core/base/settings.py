@@ -35,6 +35,7 @@ from beads_workers.core.base.option import (
 )
 from beads_workers.core.base.policy import Policy
 from beads_workers.core.base.scripts import Context, LogRoot
+from beads_workers.core.base.worlds import WorldRules
 
 NO_LOGIN_AT = "BW_NO_LOGIN_AT"
 """Variable of workers: the addresses at which the git of an agent finds no login."""
@@ -139,6 +140,7 @@ class WorktreeRules:
     pool: int = in_file(0, whole(0, 64), **_key("worktree", "pool"))
     # Patterns of files that the set-up reads, beside the known ones.
     setup_reads: tuple[str, ...] = in_file((), INSIDE, **_key("worktree", "setup_reads"))
+    worlds: WorldRules = field(default_factory=WorldRules)
     # "push": what an attempt changed inside of submodules is committed there, and pushed to their
     # remotes.
     submodules: str = in_file("refuse", choice("refuse", "push"), **_key("landing", "submodules"))
