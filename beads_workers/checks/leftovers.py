@@ -69,6 +69,21 @@ def _unreachable(root: Path) -> OSError | None:
     return None
 
 
+def owed(state: Path) -> list[Check]:
+    """Name the worlds of worktrees that nothing works in and that are not torn down."""
+    from beads_workers.worktrees import slots  # Only the doctor asks.
+
+    found = [claim for claim in slots.claims() if claim.world and not slots.is_busy(claim)]
+    return [
+        warn(
+            "slots",
+            f"slot {claim.slot}: what {claim.worktree} has outside is not torn down",
+            "beads-workers clean" + ("" if claim.state == str(state) else f" --slot {claim.slot}"),
+        )
+        for claim in found
+    ]
+
+
 def sockets() -> Check:
     """Check /tmp: worker sockets are bound there, and programs write there."""
     if not TMP.is_dir() or (trouble := trouble_in(TMP)) is not None:

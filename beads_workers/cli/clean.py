@@ -12,6 +12,8 @@ import typer
 from beads_workers.cli.arguments import StateDir
 from beads_workers.cli.client import find_state_directory
 from beads_workers.core.base.text import printable, size
+from beads_workers.errors import CommandError
+from beads_workers.exits import EXIT_RUNNING, EXIT_UNKNOWN
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.worktrees.removal import CleanupResult
 
@@ -75,6 +77,12 @@ def clean(
             help="So many of the last runs stay, with their logs; default 3, and the last night.",
         ),
     ] = None,
+    slot: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Only this slot: tear down what a project owes that is gone."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     state_dir: StateDir = None,
 ) -> None:
@@ -82,6 +90,9 @@ def clean(
 
     Also what hosts over ssh keep of them. Never what is alive, pending, or holds work.
     """
+    if slot is not None:
+        _free(slot, dry_run=dry_run, as_json=as_json)
+        return
     from beads_workers.landing.gate import clean_gates, clean_landing_folders, common_directory
     from beads_workers.runtime import live_page
     from beads_workers.runtime.retention import Keep, disposable, remove
@@ -138,6 +149,24 @@ def clean(
         print(f"kept {printable(f'removed worktree {path}: {why}')}")
     if not found:
         print("nothing to clean")
+
+
+def _free(slot: int, *, dry_run: bool, as_json: bool) -> None:
+    """Tear down the world of a slot, and give it up."""
+    from beads_workers.worktrees import slots
+
+    found = next((claim for claim in slots.claims() if claim.slot == slot), None)
+    if found is None:
+        raise CommandError(f"slot {slot} is not yours, or free", "", EXIT_UNKNOWN)
+    if slots.is_busy(found):
+        hint = "'beads-workers status' there shows what"
+        raise CommandError(f"something works in {printable(found.worktree)}", hint, EXIT_RUNNING)
+    wrong = "" if dry_run else slots.release(found.worktree)
+    if as_json:
+        print(json.dumps({"slot": slot, "worktree": found.worktree, "error": wrong}))
+    else:
+        what = "would free" if dry_run else "freed"
+        print(printable(f"{what} slot {slot} of {found.worktree}{f': {wrong}' if wrong else ''}"))
 
 
 def _clean_hosts(directory: RunDirectory, *, dry_run: bool) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from beads_workers.agents import adapter
+from beads_workers.checks import leftovers
 from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.settings import WorktreeRules
 from beads_workers.core.base.worlds import REFUSED, WorldRules, read_slots, read_variables
@@ -44,10 +46,10 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def rules(project: World, **others: Any) -> World:
     """A project whose worlds are files ``db-N``, which may not be there twice."""
-    base = project.settings.checkout
+    base = Path(project.settings.checkout).parent
     lines = {
-        "world": f'mkdir "{base}/../db-$BW_SLOT" && echo "made $BW_SLOT" >>"{base}/../said"',
-        "teardown": f'rm -rf "{base}/../db-$BW_SLOT"; echo "ended $BW_SLOT" >>"{base}/../said"',
+        "world": f'mkdir "{base}/db-$BW_SLOT" && echo "made $BW_SLOT" >>"{base}/said"',
+        "teardown": f'rm -rf "{base}/db-$BW_SLOT"; echo "ended $BW_SLOT" >>"{base}/said"',
     }
     project.settings = ruled(project.settings, worlds=WorldRules(**{**lines, **others}))
     return project
@@ -217,6 +219,24 @@ from beads_workers.worktrees.preparation import prepare
 {line}
 """
     return subprocess.Popen([sys.executable, "-c", code])
+
+
+def test_the_doctor_names_a_debt_and_clean_pays_for_a_project_that_is_gone(
+    world: World, tmp_path: Path
+) -> None:
+    rules(world)
+    world.make("bw-1")
+    assert leftovers.owed(world.state) == []
+    world.end_run()
+    (here,) = leftovers.owed(world.state)
+    (there,) = leftovers.owed(tmp_path)
+    assert (here.remedy, there.remedy) == ("beads-workers clean", "beads-workers clean --slot 0")
+    shutil.rmtree(world.top)
+    words = [sys.executable, "-m", "beads_workers", "clean", "--slot", "0"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "freed slot 0" in done.stdout, done
+    assert said(world) == ["made 0", "ended 0"] and slots.claims() == []
+    assert subprocess.run(words, cwd=tmp_path, capture_output=True).returncode == 4
 
 
 def test_nothing_is_torn_down_in_which_an_attempt_works(world: World) -> None:

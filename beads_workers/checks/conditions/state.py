@@ -56,6 +56,13 @@ CONDITIONS = (
         asked=CheckedBy.BY_DOCTOR,  # The next start settles it.
     ),
     Condition(
+        Stage.STATE,
+        "slots",
+        "no world of a worktree waits to be torn down; one is a warning",
+        lambda plan: leftovers.owed(plan.state),
+        asked=CheckedBy.BY_DOCTOR,  # The next start or clean tears it down.
+    ),
+    Condition(
         Stage.FLEET,
         "fleet",
         "no other fleet works here; one is a warning",
