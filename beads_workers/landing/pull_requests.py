@@ -212,9 +212,9 @@ class BranchesInReview:
         found = [e for e in self._forge.of_head(head_of(add.issue_id)) if e.commit in ours]
         merged = next((each for each in found if each.state == pulls.MERGED), None)
         if merged is not None:
-            of = self._under.get(add.issue_id) or _InReview(add, add.pull or Pull())
-            self._under[add.issue_id] = of
-            self._merged(of, merged)
+            known = replace(add.pull or Pull(), number=merged.number, url=merged.url)
+            one = self._under[add.issue_id] = _InReview(add, known, seen=merged)
+            self._merged(one, merged)
             return True
         for each in found:
             if each.state == pulls.OPEN:

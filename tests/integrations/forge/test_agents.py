@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agents_api.server import ModelApi
+from tests.integrations.forge.conftest import with_agents
 from tests.integrations.forge.test_fleet import GiteaProject
 from tests.integrations.forge.tracker import LOGIN
-from tests.support import agent_projects
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome
 from tests.support.repository import git
@@ -28,26 +26,9 @@ ASKS = '[[stub: question "Which?" FOO BAR]] [[stub when "FOO": write answer.py "
 DOES = '[[stub: write done.py "done, fixes #2 for @zoe"]]'
 
 
-@pytest.fixture
-def home() -> Iterator[AgentHome]:
-    with ModelApi() as api:
-        made = AgentHome(api)
-        yield made
-        made.close()
-
-
-def with_agents(folder: Path, home: AgentHome) -> GiteaProject:
-    """A project on Gitea whose fleets find the real agents."""
-    project = GiteaProject(folder)
-    found = agent_projects._environment(folder, home, project.environment)
-    token = project.environment["GITEA_TOKEN"]
-    project.environment |= found | {"GITEA_TOKEN": token, "HOME": found["HOME"]}
-    return project
-
-
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_no_agent_finds_the_token(tmp_path: Path, home: AgentHome, agent: str) -> None:
-    project = with_agents(tmp_path, home)
+    project = with_agents(GiteaProject(tmp_path), home)
     token, host = project.environment["GITEA_TOKEN"], f"127.0.0.1:{project.at.server.port}"
     (project.folder / "leaks.sh").write_text(LEAKS)
     git(project.folder, "add", ".")
@@ -69,7 +50,7 @@ def test_no_agent_finds_the_token(tmp_path: Path, home: AgentHome, agent: str) -
 def test_an_agent_asks_in_the_thread_and_goes_on_with_the_answer(
     tmp_path: Path, home: AgentHome, agent: str
 ) -> None:
-    project = with_agents(tmp_path, home)
+    project = with_agents(GiteaProject(tmp_path), home)
     at = project.at
     asks = at.issue("asks", ASKS, "ready", by="alice")
     does = at.issue("does", DOES, "ready")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agents_api.server import ModelApi
+from tests.integrations.forge.conftest import with_agents
 from tests.integrations.forge.pull_projects import APPROVED, CHANGES, GiteaPullProject
-from tests.support import agent_projects
 from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome
 from tests.support.repository import git
@@ -23,28 +21,11 @@ WORK = (
 )
 
 
-@pytest.fixture
-def home() -> Iterator[AgentHome]:
-    with ModelApi() as api:
-        made = AgentHome(api)
-        yield made
-        made.close()
-
-
-def with_agents(folder: Path, home: AgentHome) -> GiteaPullProject:
-    """A project on Gitea whose fleets find the real agents."""
-    project = GiteaPullProject(folder)
-    found = agent_projects._environment(folder, home, project.environment)
-    token = project.environment["GITEA_TOKEN"]
-    project.environment |= found | {"GITEA_TOKEN": token, "HOME": found["HOME"]}
-    return project
-
-
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_an_agent_mends_what_ci_and_people_find(
     tmp_path: Path, home: AgentHome, agent: str
 ) -> None:
-    project = with_agents(tmp_path, home)
+    project = with_agents(GiteaPullProject(tmp_path), home)
     project.settings(merge="checks")
     project.create_many([{"title": "say one", "description": WORK}])
     fleet = Fleet(
