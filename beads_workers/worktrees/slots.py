@@ -18,7 +18,6 @@ import json
 import math
 import os
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -70,13 +69,18 @@ class Claim:
 
 def claims() -> list[Claim]:
     """Return the claims of this user."""
-    found = (_read(path) for path in sorted(_folder().glob(f"*.{os.getuid()}")))
-    return [claim for claim in found if claim is not None]
+    return [claim for path in _files() if (claim := _read(path)) is not None]
+
+
+def _files() -> list[Path]:
+    return sorted(_folder().glob(f"*.{os.getuid()}"))
 
 
 def claim_of(worktree: str) -> Claim | None:
     """Return the claim of a worktree; None if it has no number."""
-    return next((claim for claim in claims() if claim.worktree == worktree), None)
+    named = json.dumps(worktree).encode()
+    found = (_read(path, named) for path in _files())
+    return next((each for each in found if each and each.worktree == worktree), None)
 
 
 def variables_of(worktree: str) -> Mapping[str, str]:
@@ -89,11 +93,13 @@ def _folder() -> Path:
     return Path(os.environ.get(VARIABLE) or FOLDER)
 
 
-def _read(path: Path) -> Claim | None:
+def _read(path: Path, named: bytes = b"") -> Claim | None:
+    """Return a claim, if ``named`` is in its text."""
     try:
         if path.lstat().st_uid != os.getuid():
             return None  # Somebody else has put it there.
-        return read_claim(path.read_bytes())
+        text = path.read_bytes()
+        return read_claim(text) if named in text else None
     except OSError:
         return None
 
@@ -166,16 +172,24 @@ def _claimed(settings: Worktrees, worktree: str) -> Claim | None:
     """Claim a free number; None if there is none. Raises ``NoSlot`` if only ports are missing."""
     rules, busy = settings.rules.worlds, list[int]()
     first, last = rules.slots
-    named = (path.name.partition(".") for path in _folder().iterdir())
-    claimed = {int(slot) for slot, dot, _ in named if dot and slot.isdigit()}
-    for slot in sorted(set(range(first, last + 1)) - claimed, key=_freed_at):
-        with _locked(slot) as held:
-            if not held or any(_folder().glob(f"{slot}.*")):
+    claimed, freed = set[str](), dict[str, float]()
+    with os.scandir(_folder()) as entries:
+        for entry in entries:
+            slot, dot, _ = entry.name.partition(".")
+            if dot:
+                claimed.add(slot)
+            else:
+                freed[slot] = entry.stat().st_mtime
+    free = (number for number in range(first, last + 1) if str(number) not in claimed)
+    # Numbers that were in use before come first, so that they stay small.
+    for number in sorted(free, key=lambda number: (freed.get(str(number), math.inf), number)):
+        with _locked(number) as held:
+            if not held or any(_folder().glob(f"{number}.*")):
                 continue
-            if rules.needs_ports and (port := _busy_port(rules, slot)):
+            if rules.needs_ports and (port := _busy_port(rules, number)):
                 busy.append(port)
                 continue
-            claim = Claim(slot, worktree, settings.state_directory, worktree)
+            claim = Claim(number, worktree, settings.state_directory, worktree)
             _write(claim)
             return claim
     if busy:
@@ -192,15 +206,10 @@ def _forget_gone() -> None:
                 release(claim.worktree)
 
 
-def _freed_at(slot: int) -> tuple[float, int]:
-    """Return a key: numbers that were in use before come first, so that they stay small."""
-    with suppress(OSError):
-        return (_folder() / str(slot)).stat().st_mtime, slot
-    return math.inf, slot
-
-
 def _busy_port(rules: WorldRules, slot: int) -> int:
     """Return a port of the number that cannot be bound; 0 if all can."""
+    import socket  # Most projects name no port.
+
     for port in rules.block(slot):
         with socket.socket() as probe:
             try:

@@ -16,6 +16,7 @@ import pytest
 from beads_workers.agents.presets import PLAIN_PROMPT
 from beads_workers.core.base.settings import Agent, Work, WorkerSettings
 from beads_workers.runtime.worker import run_worker
+from beads_workers.worktrees.slots import VARIABLE
 from tests.support.peer import Peer, fork_worker, gone, wait_for
 
 
@@ -135,6 +136,7 @@ def test_the_environment_says_everything_about_the_attempt(bench: Bench) -> None
     bench.sh('env | grep -E "^(BW_|BEADS_ACTOR|BD_ACTOR|ORCHESTRATOR_PID)" | sort')
     bench.result("DONE", attempt=3)
     seen = dict(line.split("=", 1) for line in bench.log("t-1.3.log").splitlines())
+    del seen[VARIABLE]  # That of the tests.
     issue_file = Path(seen.pop("BW_ISSUE_FILE"))
     assert Path(seen.pop("BW_PROGRESS")).parent == issue_file.parent
     assert issue_file.stat().st_mode & 0o777 == 0o600

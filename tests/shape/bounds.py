@@ -36,8 +36,8 @@ BUDGET: Mapping[str, int] = {
     "agents": 2541,
     "attempts": 2520,
     "chaos": 1238,
-    "checks": 4733,
-    "cli": 8538,
+    "checks": 4751,
+    "cli": 8563,
     "conformance": 2616,
     "core": 14348,
     "demo": 727,
@@ -49,11 +49,11 @@ BUDGET: Mapping[str, int] = {
     "trackers": 3378,
     "ui": 7950,
     "views": 517,
-    "worktrees": 3951,
+    "worktrees": 3958,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 83_573
+GRANTED = 83_623
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
@@ -108,7 +108,7 @@ BOUNDS = {
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190. Pull requests: two
     # adapters, what becomes of each, and where people see it: 172. Worlds of worktrees: 39.
-    "functions": Bound(7548, slack=30),
+    "functions": Bound(7550, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(6),
@@ -117,7 +117,7 @@ BOUNDS = {
     "paragraphs": Bound(0, slack=5),
     "classes": Bound(1147, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(138531, slack=1000),
+    "test_lines": Bound(138546, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""
