@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -143,12 +143,16 @@ def clean(
     for name in found:
         print(f"{'would remove' if dry_run else 'removed'} {printable(name)}")
     kept = [kept_text(looked) for looked in worktrees if looked.kept_because]
-    for name in kept + [_host_text(row) for row in hosts if row["reasons"]]:
+    _tell_kept(kept + [_host_text(row) for row in hosts if row["reasons"]], stay, dry_run=dry_run)
+    if not found:
+        print("nothing to clean")
+
+
+def _tell_kept(kept: Sequence[str], stay: Mapping[Path, str], *, dry_run: bool) -> None:
+    for name in kept:
         print(f"{'would keep' if dry_run else 'kept'} {name}")
     for path, why in stay.items():
         print(f"kept {printable(f'removed worktree {path}: {why}')}")
-    if not found:
-        print("nothing to clean")
 
 
 def _free(slot: int, *, dry_run: bool, as_json: bool) -> None:

@@ -37,7 +37,7 @@ BUDGET: Mapping[str, int] = {
     "attempts": 2520,
     "chaos": 1238,
     "checks": 4751,
-    "cli": 8563,
+    "cli": 8565,
     "conformance": 2616,
     "core": 14348,
     "demo": 727,
@@ -53,13 +53,13 @@ BUDGET: Mapping[str, int] = {
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 83_623
+GRANTED = 83_625
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
 1,500 for issues of forges, 1,975 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync. Of the 2,000 for
-pull requests 1,758 are used, of the 900 for worlds of worktrees 434 so far."""
+pull requests 1,758 are used, of the 900 for worlds of worktrees 486 so far."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:
@@ -108,7 +108,7 @@ BOUNDS = {
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190. Pull requests: two
     # adapters, what becomes of each, and where people see it: 172. Worlds of worktrees: 39.
-    "functions": Bound(7550, slack=30),
+    "functions": Bound(7551, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(6),
