@@ -320,6 +320,7 @@ def end(worktree: str) -> str:
 def _torn_down(claim: Claim) -> str:
     if not claim.world:
         return ""
+    _note(claim, "begun")  # Its maker may have been killed before it could.
     wrong = _ran(claim) if claim.teardown is not None else ""
     _note(claim, "ended", wrong)
     _write(replace(claim, world=""))
