@@ -68,5 +68,5 @@ def test_nothing_is_lost_or_merged_twice_whatever_is_killed() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kill_at_a_call_opens_answers_and_merges_nothing_twice(kind: str) -> None:
     told = Told(4)
-    strikes(4, 1, (kind,), 4, told)
+    strikes(4, 1, (kind,), 2, told)
     assert (told.cases, told.violations) == (4, [])
