@@ -34,7 +34,7 @@ def found(state: Path, folder: Path, gap_seconds: float) -> NightSoFar:
 def _is_merged(folder: str, landing: Mapping[str, Any]) -> bool:
     """Return whether the user's branch has by a person's merge what a run landed."""
     into = landing["into"]
-    if into is not None and not (into["reason"] or into.get("url")):
+    if into is not None and not into["reason"]:
         return False  # The fleet moves the user's branch by itself.
     name = landing["branch"].partition("/")[2]
     merged = is_ancestor(folder, landing["tip"], f"refs/heads/{name}")

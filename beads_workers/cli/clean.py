@@ -162,10 +162,10 @@ def _free(slot: int, *, dry_run: bool, as_json: bool) -> None:
     found = next((claim for claim in slots.claims() if claim.slot == slot), None)
     if found is None:
         raise CommandError(f"slot {slot} is not yours, or free", "", EXIT_UNKNOWN)
-    if slots.is_busy(found):
+    wrong = None if slots.is_busy(found) else "" if dry_run else slots.give_up(found)
+    if wrong is None:
         hint = "'beads-workers status' there shows what"
         raise CommandError(f"something works in {printable(found.worktree)}", hint, EXIT_RUNNING)
-    wrong = "" if dry_run else slots.release(found.worktree)
     if as_json:
         print(json.dumps({"slot": slot, "worktree": found.worktree, "error": wrong}))
     else:

@@ -141,7 +141,6 @@ def pr(
 def _start_again(directory: Path, only: Sequence[str], verify: str | None, *, trust: bool) -> None:
     """Run the last fleet once more, for these issues alone, until they are done or wait."""
     from beads_workers.cli.start import StartView, run_start
-    from beads_workers.cli.trust import settle
     from beads_workers.options import TRUST_ALL, given
 
     last = _last_start(directory)
@@ -150,8 +149,7 @@ def _start_again(directory: Path, only: Sequence[str], verify: str | None, *, tr
     os.chdir(last.folder)
     typed = {**last.typed, "verify": verify, "trust": TRUST_ALL if trust else None}
     typed |= {"until_empty": True, "new_night": None, "start_at": None}
-    options = given({**typed, "trust": settle(given(typed)).options.trust})
-    run_start(options, tuple(only), StartView(detach=False), last.argv)
+    run_start(given(typed), tuple(only), StartView(detach=False), last.argv)
 
 
 def _land_all(

@@ -263,7 +263,7 @@ def session(
 
     While you stand in that folder, it is left alone, and no other agent gets the issue.
     """
-    from beads_workers.worktrees.slots import variables_of
+    from beads_workers.worktrees.slots import claim_of
 
     directory = find_state_directory(state_dir)
     record = _record(directory, issue)
@@ -279,7 +279,8 @@ def session(
         return
     # From here on we stand there, so that no attempt begins.
     os.chdir(record.path)
-    os.environ.update(variables_of(record.path))
+    claim = claim_of(record.path)
+    os.environ.update(claim.variables if claim is not None else {})
     if _is_running(directory, issue):
         raise CommandError(at_work, printable(todo))
     try:

@@ -415,11 +415,12 @@ class GatePlace:
         runs = self.settings.worktrees.rules.setup is not None and self._set_up is None
         with contextlib.ExitStack() as world:
             try:
+                self._end_world()
                 self._claim = slots.take(self.settings.worktrees, str(self.path), "gate")
+                world.callback(self._end_world)
                 world.enter_context(slots.held(self._claim))
             except slots.NoSlot as error:
                 return GateResult(GateVerdict.NONE, str(error))
-            world.callback(self._end_world)
             world.callback(self.sweep)
             status, elsewhere = self._run_set_up(order, shortage), ""
             now = programs.current(common)
@@ -638,9 +639,7 @@ class GatePlace:
     def _make_world(self, order: GateOrder, shortage: Shortage) -> str:
         """Make what the gate has outside of its worktree; return why that failed."""
         assert self._claim is not None, "the gate holds its number"
-        self._claim, wrong = slots.begin(self.settings.worktrees, self._claim)
-        if wrong:
-            _say(f"warning: {wrong}")
+        slots.begin(self.settings.worktrees, self._claim)
         line = self.settings.worktrees.rules.worlds.world
         status = self._command(line, order, shortage) if line is not None else 0
         if status == 0:
@@ -649,8 +648,9 @@ class GatePlace:
         return f"world: {how}"
 
     def _end_world(self) -> None:
-        if wrong := slots.end(str(self.path)):
-            _say(f"warning: {wrong}")
+        with contextlib.suppress(slots.NoSlot):  # Then whoever is at it ends it.
+            if wrong := slots.end(str(self.path)):
+                _say(f"warning: {wrong}")
 
     def _environment(self, order: GateOrder) -> dict[str, str]:
         worktrees = self.settings.worktrees

@@ -329,8 +329,7 @@ class BranchesInReview:
     def _judge(self, one: _InReview, seen: PullRequest) -> None:
         """Say what became of a pull request, and do what is next."""
         add, one.seen = one.add, seen
-        review = "changes" if seen.is_refused else "approved" if seen.is_approved else ""
-        pull = replace(one.pull, checks=seen.verdict, review=review, url=seen.url)
+        pull = replace(one.pull, checks=seen.verdict, review=seen.review, url=seen.url)
         pull = replace(pull, others=seen.others)
         new = [each for each in seen.remarks if each.key not in pull.told]
         is_ours = seen.commit == pull.commit

@@ -75,8 +75,7 @@ class RunInReview:
         return f"{about[:-1]}", "\n".join([about, "", *lines, ""])
 
     def _tell(self, tip: str, seen: PullRequest) -> None:
-        review = "changes" if seen.is_refused else "approved" if seen.is_approved else ""
-        pull = Pull(seen.number, seen.url, checks=seen.verdict, review=review)
+        pull = Pull(seen.number, seen.url, checks=seen.verdict, review=seen.review)
         news = Into(self._base, tip, pull_text(pull), url=seen.url)
         if news != self._told:
             self._told = news

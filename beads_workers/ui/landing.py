@@ -108,8 +108,6 @@ def to_type(landing: Fields | None) -> str:
     if landing is None:
         return ""
     into = landing["into"]
-    if into is not None and into.get("url"):
-        return ""  # A person merges it on the forge.
     if into is not None:
         return str(into["command"]) if into["reason"] else ""
     return str(landing.get("merge") or "")

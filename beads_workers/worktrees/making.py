@@ -117,42 +117,49 @@ def base_of(settings: Worktrees) -> str:
     return found
 
 
-def take_slot(settings: Worktrees, record: WorktreeRecord) -> slots.Claim:
-    """Give the worktree a number, or what it has with this issue's variables; raises
-    ``CannotPrepare``."""
+@contextmanager
+def _with_slots() -> Iterator[None]:
     try:
-        return slots.take(settings, record.path, record.issue_id)
+        yield
     except slots.NoSlot as error:
         raise CannotPrepare(str(error)) from None
     except OSError as error:
         raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
+
+
+def end_world(record: WorktreeRecord) -> None:
+    """Tear down what the worktree has outside of its folder; raises ``CannotPrepare``."""
+    with _with_slots():
+        if wrong := slots.end(record.path):
+            say(f"warning: {wrong}")
+
+
+def take_slot(settings: Worktrees, record: WorktreeRecord) -> slots.Claim:
+    """Give the worktree a number, or what it has with this issue's variables, once its last world
+    has ended; raises ``CannotPrepare``."""
+    end_world(record)
+    with _with_slots():
+        return slots.take(settings, record.path, record.issue_id)
 
 
 def make_world(settings: Worktrees, record: WorktreeRecord, claim: slots.Claim) -> None:
-    """Make what the worktree has outside of its folder, once what was there is torn down; raises
-    ``CannotPrepare``."""
-    try:
-        with slots.held(claim):
-            claim, wrong = slots.begin(settings, claim)
-            if wrong:
-                say(f"warning: {wrong}")
-            if (line := settings.rules.worlds.world) is None:
-                return
-            added = environment(settings, record)
-            done = subprocess.run(
-                ["sh", "-c", line],
-                cwd=added["PWD"],
-                env=inherited() | added,
-                stdin=subprocess.DEVNULL,
-                check=False,
-            )
-            if done.returncode != 0:
-                slots.end(record.path)
-                raise CannotPrepare(f"world failed: exit status {done.returncode}")
-    except slots.NoSlot as error:
-        raise CannotPrepare(str(error)) from None
-    except OSError as error:
-        raise CannotPrepare(f"{error.filename}: {error.strerror}") from None
+    """Make what the worktree has outside of its folder; raises ``CannotPrepare``."""
+    line = settings.rules.worlds.world
+    with _with_slots(), slots.held(claim):
+        slots.begin(settings, claim)
+        if line is None:
+            return
+        added = environment(settings, record, claim)
+        done = subprocess.run(
+            ["sh", "-c", line],
+            cwd=added["PWD"],
+            env=inherited() | added,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    if done.returncode != 0:
+        end_world(record)
+        raise CannotPrepare(f"world failed: exit status {done.returncode}")
 
 
 def set_up(script: str, folder: str, environment: dict[str, str]) -> None:
@@ -200,7 +207,7 @@ def free_bytes(folder: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
+def environment(settings: Worktrees, record: WorktreeRecord, claim: slots.Claim) -> dict[str, str]:
     """Return the variables for every command in the worktree. A worktree made ahead has no branch
     yet. Raises ``GitError`` and ``OSError``."""
     added = programs.pinned(settings, record.run_id, os.environ) | {
@@ -214,7 +221,7 @@ def environment(settings: Worktrees, record: WorktreeRecord) -> dict[str, str]:
         del added["BW_BRANCH"]
     if settings.checkout == settings.common:  # On another machine: nobody's checkout.
         del added["BW_CHECKOUT"]
-    added |= slots.variables_of(record.path)
+    added |= claim.variables
     if settings.beads is not None:
         # The worktree may hold a copy of ``.beads``, but there is only one tracker.
         added["BEADS_DIR"] = settings.beads

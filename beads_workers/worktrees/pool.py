@@ -99,10 +99,10 @@ def _end(records: Records, record: WorktreeRecord, lock: int) -> None:
 
 def _fill(settings: Worktrees, record: WorktreeRecord) -> None:
     path = record.path
-    making.take_slot(settings, record)
+    claim = making.take_slot(settings, record)
     preparation.copy_files(settings, record)
     if settings.rules.setup is not None:
-        added = making.environment(settings, record)
+        added = making.environment(settings, record, claim)
         try:
             making.set_up(settings.rules.setup, added["PWD"], added | {AHEAD: path})
         finally:

@@ -47,8 +47,8 @@ def prepare(asked: Preparation) -> None:
     place_file = Path(asked.place_file)
     last = named_in(place_file)
     ended = records.find(last) if last is not None else None
-    if ended is not None and (wrong := slots.end(ended.path)):
-        making.say(f"warning: {wrong}")
+    if ended is not None:
+        making.end_world(ended)
     # From here on the worktree of this worker's last task is not in use.
     place_file.unlink(missing_ok=True)
     # Before that worktree is removed: a session is found again only in its own folder.
@@ -113,13 +113,13 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         claim = making.take_slot(settings, record)
         if freed is None or freed.kept is None:
             copy_files(settings, record)
-            _run_set_up(settings, record)
+            _run_set_up(settings, record, claim)
         if settings.reuse:
             reuse.note(settings, records, record, freed.kept if freed else None)
         if asked.lands:
             keep_refs(record.path)
         making.make_world(settings, record, claim)
-        _write_place(settings, record, place_file)
+        _write_place(settings, record, claim, place_file)
         making.say(f"worktree {record.path}, branch {record.branch} from {record.base[:12]}")
         records.ready(record)
     except GitError as error:
@@ -164,10 +164,10 @@ def copy_files(settings: Worktrees, record: WorktreeRecord) -> None:
         raise making.CannotPrepare(f"{error.filename}: {error.strerror}") from None
 
 
-def _run_set_up(settings: Worktrees, record: WorktreeRecord) -> None:
+def _run_set_up(settings: Worktrees, record: WorktreeRecord, claim: slots.Claim) -> None:
     if settings.rules.setup is None:
         return
-    added = making.environment(settings, record)
+    added = making.environment(settings, record, claim)
     making.set_up(settings.rules.setup, added["PWD"], added)
     for each in submodules.look(record.path):
         if each.differs:  # An agent would be blamed for it, and no gate would have the same.
@@ -213,7 +213,7 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
             try:
                 claim = making.take_slot(asked.worktrees, taken)
                 making.make_world(asked.worktrees, taken, claim)
-                _write_place(asked.worktrees, taken, place_file)
+                _write_place(asked.worktrees, taken, claim, place_file)
             finally:
                 os.close(held)
         finally:
@@ -225,8 +225,10 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
     return False
 
 
-def _write_place(settings: Worktrees, record: WorktreeRecord, place_file: Path) -> None:
-    added = making.environment(settings, record)
+def _write_place(
+    settings: Worktrees, record: WorktreeRecord, claim: slots.Claim, place_file: Path
+) -> None:
+    added = making.environment(settings, record, claim)
     place = {"name": record.name, "folder": added["PWD"], "environment": added}
     place_file.write_text(json.dumps(place))
 

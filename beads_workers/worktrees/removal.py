@@ -658,7 +658,8 @@ def remove(records: Records, worktree: Worktree, *, waits: bool = False) -> tupl
             end_set_up(worktree.record.path)
         if occupied := _occupied(records, worktree):
             return occupied
-        slots.release(worktree.record.path)
+        if (claim := slots.claim_of(worktree.record.path)) is not None:
+            slots.give_up(claim, is_removed=True)
         _remove_folder(worktree)
         _remove_branch(worktree)
         give_up(records, worktree.record)

@@ -7,8 +7,8 @@
 
 A number is free if nobody holds its lock and nobody has claimed it. A claim is of one worktree, and
 stays while that lives. A world that has begun is a debt, written down and synced before; whoever
-tears it down holds the lock, runs the line of the claim, and notes that in ``worlds.jsonl`` of the
-state directory. A killed tear-down runs again. Source: docs/WORLDS.md.
+tears it down holds the lock, reads the claim again, runs its line, and notes that in
+``worlds.jsonl`` of the state directory. A killed tear-down runs again. Source: docs/WORLDS.md.
 """
 
 from __future__ import annotations
@@ -67,33 +67,23 @@ class Claim:
 # --- claims --------------------------------------------------------------------------------------
 
 
-def claims() -> list[Claim]:
-    """Return the claims of this user."""
-    return [claim for path in _files() if (claim := _read(path)) is not None]
-
-
-def _files() -> list[Path]:
-    return sorted(_folder().glob(f"*.{os.getuid()}"))
+def claims(named: bytes = b"") -> list[Claim]:
+    """Return the claims of this user, with ``named`` in their texts."""
+    found = (_read(path, named) for path in sorted(_folder().glob(f"*.{os.getuid()}")))
+    return [claim for claim in found if claim is not None]
 
 
 def claim_of(worktree: str) -> Claim | None:
     """Return the claim of a worktree; None if it has no number."""
-    named = json.dumps(worktree).encode()
-    found = (_read(path, named) for path in _files())
-    return next((each for each in found if each and each.worktree == worktree), None)
-
-
-def variables_of(worktree: str) -> Mapping[str, str]:
-    """Return the variables of a worktree's number."""
-    claim = claim_of(worktree)
-    return claim.variables if claim is not None else {}
+    found = claims(json.dumps(worktree).encode())
+    return next((each for each in found if each.worktree == worktree), None)
 
 
 def _folder() -> Path:
     return Path(os.environ.get(VARIABLE) or FOLDER)
 
 
-def _read(path: Path, named: bytes = b"") -> Claim | None:
+def _read(path: Path, named: bytes) -> Claim | None:
     """Return a claim, if ``named`` is in its text."""
     try:
         if path.lstat().st_uid != os.getuid():
@@ -118,7 +108,9 @@ def _file(slot: int) -> Path:
 
 def _write(claim: Claim) -> None:
     fresh = _folder() / f"{claim.slot}.{os.getuid()}.new"
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+    fresh.unlink(missing_ok=True)
+    # Nothing that another user has put there is written to.
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(to_plain(claim), file)
         file.flush()
         if claim.world:
@@ -137,24 +129,26 @@ def _write(claim: Claim) -> None:
 
 def take(settings: Worktrees, worktree: str, issue_id: str = "") -> Claim:
     """Return the number of a worktree, with its variables for this issue; claim the one that has
-    been free for longest if it has none. Raises ``NoSlot`` and ``OSError``."""
+    been free for longest if it has none. The caller has ended its last world. Raises ``NoSlot`` and
+    ``OSError``."""
     rules = settings.rules.worlds
     _make_folder()
     claim = claim_of(worktree)
     if claim is None:
-        _forget_gone()
+        for each in claims():  # Projects that are gone, and owe nothing, need none.
+            if not (each.world or Path(each.worktree).exists() or Path(each.state).exists()):
+                give_up(each)
         claim = _claimed(settings, worktree) or _given_up(settings, worktree)
-    folder = os.path.normpath(f"{worktree}/{settings.prefix}")
-    now = replace(
-        claim,
-        state=settings.state_directory,
-        folder=folder,
-        variables=rules.variables(claim.slot, worktree, issue_id),
+    now = Claim(
+        claim.slot,
+        worktree,
+        settings.state_directory,
+        os.path.normpath(f"{worktree}/{settings.prefix}"),
+        rules.variables(claim.slot, worktree, issue_id),
+        rules.teardown,
         is_in=rules.is_in(settings.rules.setup),
     )
-    if not claim.world:
-        now = replace(now, teardown=rules.teardown)
-    if now != claim and not claim.world:
+    if now != claim:
         _write(now)
     return now
 
@@ -175,18 +169,18 @@ def _claimed(settings: Worktrees, worktree: str) -> Claim | None:
     claimed, freed = set[str](), dict[str, float]()
     with os.scandir(_folder()) as entries:
         for entry in entries:
-            slot, dot, _ = entry.name.partition(".")
-            if dot:
+            slot, dot, owner = entry.name.partition(".")
+            if owner.isdigit():  # Else a killed process has not come to claim it.
                 claimed.add(slot)
-            else:
+            elif not dot:
                 freed[slot] = entry.stat().st_mtime
     free = (number for number in range(first, last + 1) if str(number) not in claimed)
     # Numbers that were in use before come first, so that they stay small.
     for number in sorted(free, key=lambda number: (freed.get(str(number), math.inf), number)):
         with _locked(number) as held:
-            if not held or any(_folder().glob(f"{number}.*")):
+            if not held or any(_folder().glob(f"{number}.*[0-9]")):
                 continue
-            if rules.needs_ports and (port := _busy_port(rules, number)):
+            if port := _busy_port(rules, number):
                 busy.append(port)
                 continue
             claim = Claim(number, worktree, settings.state_directory, worktree)
@@ -198,16 +192,10 @@ def _claimed(settings: Worktrees, worktree: str) -> Claim | None:
     return None
 
 
-def _forget_gone() -> None:
-    """Free the numbers of projects that are gone, and owe nothing."""
-    for claim in claims():
-        if not (claim.world or Path(claim.worktree).exists() or Path(claim.state).exists()):
-            with suppress(NoSlot):
-                release(claim.worktree)
-
-
 def _busy_port(rules: WorldRules, slot: int) -> int:
-    """Return a port of the number that cannot be bound; 0 if all can."""
+    """Return a port of the number that cannot be bound; 0 if all can, or none is named."""
+    if not any("{port}" in text for _, text in rules.env):
+        return 0
     import socket  # Most projects name no port.
 
     for port in rules.block(slot):
@@ -225,45 +213,51 @@ def _given_up(settings: Worktrees, worktree: str) -> Claim:
     first, last = settings.rules.worlds.slots
     for claim in claims():
         is_ours = claim.state == settings.state_directory or not claim.world
-        if first <= claim.slot <= last and is_ours and not is_busy(claim):
-            with suppress(NoSlot):
-                release(claim.worktree)
-                if (found := _claimed(settings, worktree)) is not None:
-                    return found
+        if not (first <= claim.slot <= last and is_ours) or give_up(claim) is None:
+            continue
+        if (found := _claimed(settings, worktree)) is not None:
+            return found
     raise NoSlot(f"no slot of {first}-{last} is free: see [worktree] slots, and 'doctor'")
 
 
-def is_busy(claim: Claim, ended: str = "") -> bool:
-    """Return whether something works, or stands, in the worktree of a claim. ``ended``: a run whose
-    workers have all ended."""
+def is_busy(claim: Claim) -> bool:
+    """Return whether something works, or stands, in the worktree of a claim."""
+    with _unused(claim) as now:
+        return now is None
+
+
+@contextmanager
+def _unused(claim: Claim, ended: str = "") -> Iterator[Claim | None]:
+    """Hold the lock of a number, and yield its claim as it is now; None if that is another one, or
+    something works or stands in the worktree. ``ended``: a run whose workers have all ended."""
     # Imported here: most attempts never need another one's number.
     from beads_workers.runtime.occupants import standing
     from beads_workers.worktrees.records import Records
 
     records = Records(Path(claim.state))
-    mine = [each for each in records.all() if each.path == claim.worktree]
-    used = (each for each in mine if each.run_id != ended and records.in_use(each))
-    if any(used) or any(map(records.is_locked, mine)):
-        return True
-    if not Path(claim.worktree).exists():
-        return False
-    with _locked(claim.slot) as held:
-        return not held or bool(standing(claim.worktree))
+    with _locked(claim.slot) as is_held:
+        now = claim_of(claim.worktree) if is_held else None
+        if now is None or now.slot != claim.slot:
+            yield None
+            return
+        mine = [each for each in records.all() if each.path == claim.worktree]
+        used = (each for each in mine if each.run_id != ended and records.in_use(each))
+        is_used = any(used) or any(map(records.is_locked, mine))
+        is_there = Path(claim.worktree).exists()
+        yield None if is_used or (is_there and standing(claim.worktree)) else now
 
 
-def release(worktree: str) -> str:
-    """Give up the number of a worktree, if it has one; tear its world down first. Return what went
-    wrong with that, as one line. Raises ``NoSlot`` if somebody else is at it."""
-    claim = claim_of(worktree)
-    if claim is None:
-        return ""
-    with _locked(claim.slot, LOCK_SECONDS) as held:
-        if not held:
-            raise NoSlot(f"slot {claim.slot} is being changed by another process")
-        wrong = _torn_down(claim)
-        _file(claim.slot).unlink(missing_ok=True)
+def give_up(claim: Claim, ended: str = "", *, is_removed: bool = False) -> str | None:
+    """Tear down the world of a claim, and free its number; return what went wrong with that, as one
+    line, and None if it is used. ``ended``: as for ``_unused``; ``is_removed``: the caller removes
+    the worktree, and nothing works there: then raise ``NoSlot`` if somebody else is at it."""
+    with held(claim) if is_removed else _unused(claim, ended) as now:
+        if now is None:
+            return None
+        wrong = _torn_down(now)
+        _file(now.slot).unlink(missing_ok=True)
         with suppress(OSError):
-            os.utime(_folder() / str(claim.slot))
+            os.utime(_folder() / str(now.slot))
         return wrong
 
 
@@ -276,8 +270,10 @@ def _locked(slot: int, seconds: float = 0.0) -> Iterator[bool]:
         os.fchmod(made, 0o666)
         os.utime(made, (0, 0))
         os.close(made)
-    while (lock := try_lock(path, create=False)) is None and time.monotonic() < until:
-        time.sleep(0.05)
+    lock = None
+    with suppress(PermissionError):  # Its maker was killed before others could open it.
+        while (lock := try_lock(path, create=False)) is None and time.monotonic() < until:
+            time.sleep(0.05)
     try:
         yield lock is not None
     finally:
@@ -289,32 +285,33 @@ def _locked(slot: int, seconds: float = 0.0) -> Iterator[bool]:
 
 
 @contextmanager
-def held(claim: Claim) -> Iterator[None]:
-    """Hold the lock of a number, as a gate does while it runs. Raises ``NoSlot``."""
+def held(claim: Claim) -> Iterator[Claim]:
+    """Hold the lock of a number, as a gate does while it runs; yield its claim as it is now. Raises
+    ``NoSlot`` if another process is at it, or the number was given up meanwhile."""
     with _locked(claim.slot, LOCK_SECONDS) as is_held:
-        if not is_held:
+        now = claim_of(claim.worktree) if is_held else None
+        if now is None or now.slot != claim.slot:
             raise NoSlot(f"slot {claim.slot} is in use by another process")
-        yield
+        yield now
 
 
-def begin(settings: Worktrees, claim: Claim) -> tuple[Claim, str]:
-    """Make a debt of the world of a worktree, which the caller then makes; tear down the one before
-    first. Return the claim, and what went wrong with that. Raises ``OSError``."""
-    wrong = _torn_down(claim)
-    rules = settings.rules.worlds
-    if rules.world is None and rules.teardown is None:
-        return claim, wrong
-    now = replace(claim, teardown=rules.teardown, world=os.urandom(8).hex())
-    _write(now)
-    _note(now, "begun")
-    return now, wrong
+def begin(settings: Worktrees, claim: Claim) -> None:
+    """Make a debt of the world of a worktree, which the caller then makes. The caller is ``held``.
+    Raises ``OSError``."""
+    if settings.rules.worlds.has_worlds:
+        now = replace(claim, world=os.urandom(8).hex())
+        _write(now)
+        _note(now, "begun")
 
 
 def end(worktree: str) -> str:
-    """Tear down the world of a worktree, if it has begun; return what went wrong, as one line. The
-    caller is ``held``, or knows that nothing works there."""
+    """Tear down the world of a worktree, if it has begun; return what went wrong, as one line.
+    Raises ``NoSlot`` if another process is at it."""
     claim = claim_of(worktree)
-    return _torn_down(claim) if claim is not None else ""
+    if claim is None or not claim.world:
+        return ""
+    with held(claim) as now:
+        return _torn_down(now)
 
 
 def _torn_down(claim: Claim) -> str:
@@ -358,7 +355,7 @@ def _note(claim: Claim, what: str, wrong: str = "") -> None:
     about = {"world": claim.world, "what": what, "slot": claim.slot, "worktree": claim.worktree}
     line = json.dumps({**about, **({"error": wrong} if wrong else {})})
     with suppress(OSError), Path(claim.state, LOG).open("a+") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
+        file.seek(0)
         of_it = f'{{"world": "{claim.world}", "what": "{what}"'
         if not any(each.startswith(of_it) for each in file):
             file.write(f"{line}\n")
@@ -366,18 +363,17 @@ def _note(claim: Claim, what: str, wrong: str = "") -> None:
 
 def settle(state_directory: str, ended: str = "") -> list[str]:
     """Tear down the worlds of a project that nothing works in; return what went wrong. What another
-    process is at is left to it. ``ended``: as for ``is_busy``; then the numbers are given up, too,
+    process is at is left to it. ``ended``: as for ``_unused``; then the numbers are given up, too,
     if nothing in the worktrees depends on them."""
-    wrong = []
+    wrong = list[str | None]()
     for claim in claims():
-        if claim.state != state_directory or is_busy(claim, ended):
+        if claim.state != state_directory:
             continue
-        if claim.world:
-            with _locked(claim.slot) as held_now:
-                wrong += [end(claim.worktree)] if held_now else []
         if (ended and not claim.is_in) or not Path(claim.worktree).exists():
-            with suppress(NoSlot):
-                release(claim.worktree)
+            wrong.append(give_up(claim, ended))
+        elif claim.world:
+            with _unused(claim, ended) as now:
+                wrong.append(_torn_down(now) if now is not None else None)
     return [each for each in wrong if each]
 
 

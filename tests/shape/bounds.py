@@ -37,29 +37,29 @@ BUDGET: Mapping[str, int] = {
     "attempts": 2520,
     "chaos": 1238,
     "checks": 4751,
-    "cli": 8565,
+    "cli": 8564,
     "conformance": 2616,
     "core": 14348,
     "demo": 727,
     "executors": 766,
     "integrations": 12646,
-    "landing": 4929,
+    "landing": 4927,
     "places": 2432,
     "runtime": 8854,
     "trackers": 3378,
-    "ui": 7950,
+    "ui": 7948,
     "views": 517,
-    "worktrees": 3959,
+    "worktrees": 3962,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 83_626
+GRANTED = 83_624
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
 1,500 for issues of forges, 1,975 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync. Of the 2,000 for
-pull requests 1,758 are used, of the 900 for worlds of worktrees 487 so far."""
+pull requests 1,758 are used, of the 900 for worlds of worktrees 485 so far."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:

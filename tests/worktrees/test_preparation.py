@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -343,13 +344,13 @@ def test_nobody_removes_a_worktree_while_another_worker_takes_it_over(
     first = world.make("bw-1", 1, worker="W1")
     write = making_one._write_place
 
-    def meanwhile(settings: Worktrees, record: WorktreeRecord, place_file: Path) -> None:
+    def meanwhile(settings: Worktrees, record: WorktreeRecord, *more: Any) -> None:
         Path(
             world.asked("bw-1", 1, "W1").place_file
         ).unlink()  # Its last worker begins with another issue.
         for known in (first.record, record):
             tidy(world.records, [known])
-        write(settings, record, place_file)
+        write(settings, record, *more)
 
     monkeypatch.setattr(making_one, "_write_place", meanwhile)
     again = world.make("bw-1", 2, worker="W2", continues=True)

@@ -123,19 +123,14 @@ def test_what_waits_gives_its_number_up_and_has_its_world_again(world: World) ->
     one = world.make("bw-1")
     (one.folder / "work").write_text("not committed")
     world.end_run()
-    later = World.__new__(World)
-    later.__dict__.update(world.__dict__)
-    later.run_id, later._alive = world.runs.create_run()
-    two = later.make("bw-2")
+    world.run_id, world._alive = world.runs.create_run()
+    two = world.make("bw-2")
     assert slot_of(two) == "3" and said(world) == ["made 3", "ended 3", "made 3"]
-    later.end_run()
-    last = World.__new__(World)
-    last.__dict__.update(world.__dict__)
-    last.run_id, last._alive = world.runs.create_run()
-    again = last.make("bw-1", continues=True)
+    world.end_run()
+    world.run_id, world._alive = world.runs.create_run()
+    again = world.make("bw-1", continues=True)
     assert again.record.path == one.record.path and (again.folder / "work").exists()
     assert slot_of(again) == "3" and said(world)[3:] == ["ended 3", "made 3"]
-    last.end_run()
 
 
 # --- worlds ---------------------------------------------------------------------------------------
@@ -247,6 +242,43 @@ def test_nothing_is_torn_down_in_which_an_attempt_works(world: World) -> None:
     (one.folder / "work").write_text("not committed")
     assert slots.settle(str(world.state)) == [] and said(world) == ["made 0", "ended 0"]
     assert (one.folder / "work").exists() and slots.claim_of(one.record.path) is not None
+
+
+def test_a_world_is_torn_down_with_what_it_began_with(world: World, tmp_path: Path) -> None:
+    ends = f'echo "$OF" >>"{tmp_path}/ended"'
+    rules(world, env=(("OF", "{issue}"),), world="true", teardown=ends)
+    world.settings = replace(world.settings, reuse=2)
+    one = world.make("bw-1", worker="W1")
+    world.end_run()
+    world.records.set_over(one.record, one.record.base)
+    world.run_id, world._alive = world.runs.create_run()
+    two = world.make("bw-2", worker="W2")
+    assert two.record.path == one.record.path and two.environment["OF"] == "bw_2"
+    assert (tmp_path / "ended").read_text() == "bw_1\n"
+
+
+def test_a_number_that_has_changed_hands_is_left_alone(world: World) -> None:
+    rules(world, slots=(3, 3))
+    one = world.make("bw-1")
+    stale = slots.claim_of(one.record.path)
+    assert stale is not None
+    world.end_run()
+    assert slots.give_up(stale) == ""
+    other = rules(World(world.top.parent / "other"), slots=(3, 3))
+    two = other.make("bw-1")
+    assert slots.give_up(stale) is None and slots.claim_of(one.record.path) is None
+    with pytest.raises(slots.NoSlot), slots.held(stale):
+        pass
+    assert slots.claim_of(two.record.path) is not None and said(other) == ["made 3"]
+    other.end_run()
+
+
+def test_nothing_of_others_is_written_to(world: World, folder: Path, tmp_path: Path) -> None:
+    folder.mkdir()
+    (tmp_path / "mine").write_text("precious")
+    (folder / f"0.{os.getuid()}.new").symlink_to(tmp_path / "mine")
+    assert slot_of(world.make("bw-1")) == "0"
+    assert (tmp_path / "mine").read_text() == "precious"
 
 
 # --- settings -------------------------------------------------------------------------------------

@@ -72,6 +72,11 @@ class PullRequest:
     is_fresh: bool = True
 
     @property
+    def review(self) -> str:
+        """What people who may write think of it: ``changes`` are wanted, ``approved``, or ""."""
+        return "changes" if self.is_refused else "approved" if self.is_approved else ""
+
+    @property
     def verdict(self) -> str:
         """The state of all checks together."""
         states = {each.state for each in self.checks}

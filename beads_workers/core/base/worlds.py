@@ -49,11 +49,6 @@ class WorldRules:
     env: Pairs = in_file((), ("variables",), **_worktree("env"))
 
     @property
-    def needs_ports(self) -> bool:
-        """Whether a block of ports has to be free."""
-        return any("{port}" in text for _, text in self.env)
-
-    @property
     def has_worlds(self) -> bool:
         """Whether anything is made, or ended."""
         return self.world is not None or self.teardown is not None

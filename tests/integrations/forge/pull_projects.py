@@ -31,7 +31,7 @@ class Seen:
     body: str = ""
 
 
-class PullProject(EmbeddedProject):
+class _OnForge(EmbeddedProject):
     """See the module. Subclasses say how people do it on their forge."""
 
     forge: str
@@ -92,25 +92,6 @@ class PullProject(EmbeddedProject):
         """All of them, the oldest first."""
         raise NotImplementedError
 
-    def check(self, seen: Seen, *, green: bool) -> None:
-        """CI has come to an end."""
-        raise NotImplementedError
-
-    def review(self, seen: Seen, state: str, text: str, by: str = "alice") -> None:
-        raise NotImplementedError
-
-    def merge(self, seen: Seen) -> None:
-        raise NotImplementedError
-
-    def close(self, seen: Seen) -> None:
-        raise NotImplementedError
-
-    def reopen(self, seen: Seen) -> None:
-        raise NotImplementedError
-
-    def retarget(self, seen: Seen, base: str) -> None:
-        raise NotImplementedError
-
     def delete_branch(self, seen: Seen) -> None:
         """Somebody deletes its branch; the forge closes it."""
         git(self.folder, "push", "-q", self.url, ":refs/heads/bw/bw-1/pr")
@@ -128,30 +109,8 @@ class PullProject(EmbeddedProject):
         git(clone, "commit", "-qm", "somebody's")
         git(clone, "push", "-q", "origin", "HEAD:main")
 
-    def comments(self, seen: Seen) -> list[str]:
-        raise NotImplementedError
 
-    def labels(self, seen: Seen) -> set[str]:
-        raise NotImplementedError
-
-    def asked(self, seen: Seen) -> set[str]:
-        """Who is to review it."""
-        raise NotImplementedError
-
-    def fork(self) -> None:
-        """The remote is a fork of ours now."""
-        raise NotImplementedError
-
-    def need_approval(self) -> None:
-        """The branch needs an approval, which nobody but our login could give."""
-        raise NotImplementedError
-
-    def requests(self) -> list[str]:
-        """What our login has asked of the API."""
-        raise NotImplementedError
-
-
-class GiteaPullProject(PullProject):
+class GiteaPullProject(_OnForge):
     """On the one real Gitea."""
 
     forge = "gitea"
@@ -232,7 +191,7 @@ class GiteaPullProject(PullProject):
         return [each for each in self.at.server.requests(LOGIN) if self.at.path in each]
 
 
-class GitHubPullProject(PullProject):
+class GitHubPullProject(_OnForge):
     """On a GitHub of its own, asked by the real ``gh``; git finds its repository in a folder."""
 
     forge = "github"
@@ -317,3 +276,6 @@ class GitHubPullProject(PullProject):
 
     def requests(self) -> list[str]:
         return self.server.requests(LOGIN)
+
+
+PullProject = GiteaPullProject | GitHubPullProject
