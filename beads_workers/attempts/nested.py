@@ -66,7 +66,7 @@ def settle_submodules(top: str, subject: str, *, commits: bool) -> bool:
         if each.head and each.files and not files:
             clean(folder)
         if each.head and commits and (files or holds_moved):
-            git(folder, "add", "--all")
+            git(folder, "add", "--all", "--sparse")
             made = ("commit", "--no-gpg-sign", "--quiet", "--message", subject)
             git(folder, *identity(folder), *made)
             moved.append(each.path)
@@ -147,7 +147,7 @@ def add_hidden(git: Git, names: Sequence[str], index: str | None = None) -> None
         from_stdin = ("--pathspec-from-file=-", "--pathspec-file-nul")
         stdin = "".join(f"{name}\0" for name in names)
         places = {"GIT_LITERAL_PATHSPECS": "1"}
-        git("add", "--force", *from_stdin, stdin=stdin, index=index, places=places)
+        git("add", "--force", "--sparse", *from_stdin, stdin=stdin, index=index, places=places)
 
 
 def without(folders: Sequence[str]) -> tuple[str, ...]:

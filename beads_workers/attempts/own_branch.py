@@ -32,6 +32,7 @@ from beads_workers.worktrees.git import (
 )
 from beads_workers.worktrees.landed import LANDING
 from beads_workers.worktrees.ref_files import is_checked_out, loose_ref
+from beads_workers.worktrees.sparse import is_sparse
 
 
 class DoesNotFit(Exception):
@@ -114,7 +115,7 @@ class OwnBranch:
         self.git("update-ref", self.ref, goal, there)
         self.tip = goal
         if files != whole:
-            self.git("add", "--all")
+            self.git("add", "--all", "--sparse")
             self.git("read-tree", "-m", "-u", whole, files)
         self.git("symbolic-ref", "HEAD", self.ref)
         self.git("reset", "--quiet")
@@ -222,6 +223,11 @@ def whole_tree(git: Git, only: Sequence[str] = (), besides: Sequence[str] = ()) 
     with folder as place:
         index = str(Path(place, "index"))
         git("read-tree", "HEAD", index=index)
-        git("add", "--all", *only, index=index)
+        if is_sparse(git.folder):
+            # Here git does not know what is only not checked out, and would miss it.
+            git("add", "--no-all", "--sparse", *(only or (":/",)), index=index)
+            git("add", "--update", *only, index=index)
+        else:
+            git("add", "--all", *only, index=index)
         add_hidden(git, besides, index)
         return git("write-tree", index=index).strip()

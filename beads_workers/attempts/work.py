@@ -414,7 +414,7 @@ class Workplace:
         worktrees, repositories = self._nested(at_top) if has_folders else ([], [])
         _refuse(repositories)
         self._seen = None
-        at_top("add", "--all", *without(worktrees))
+        at_top("add", "--all", "--sparse", *without(worktrees))
         add_hidden(at_top, besides)
         is_changed = self._check_gitlinks(tip)
         if self.base in (None, tip):

@@ -27,6 +27,7 @@ from beads_workers.worktrees.git import (
 )
 from beads_workers.worktrees.making import find_base, matching
 from beads_workers.worktrees.places import default_folder, landing_folder
+from beads_workers.worktrees.sparse import cone_of
 
 COMMIT = "git add --all && git commit --message 'before the fleet'"
 
@@ -150,9 +151,11 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
     )
     if (wrong := next((w for rule in rules if (w := rule()) is not None), None)) is not None:
         return wrong
-    landing, on = options.landing, ""
+    landing, on, cone = options.landing, "", None
     with suppress(GitError):  # Only for ``land``, which asks whether the branch is another one.
         on = "" if options.worktree_base else checked_out(project)
+    with suppress(GitError):
+        cone = cone_of(found.top) if options.worktrees.sparse else None
     return Worktrees(
         checkout=str(project),
         prefix=found.prefix,
@@ -163,6 +166,7 @@ def find_worktrees(options: Options, project: Path, state_directory: str) -> Wor
         base=options.worktree_base or base,
         base_name=options.worktree_base or "HEAD",
         on=on,
+        cone=cone,
         reuse=max(1, options.workers) if options.worktree_reuse else 0,
         trailers=own_trailers(landing.form, landing.style, options.landing_co_author),
         rules=options.worktrees,

@@ -305,6 +305,7 @@ def preparation(task: Task, settings: WorkerSettings, *, delivers: bool = False)
         "continues": settings.work.continues and bool(_agent_fields(task).get("earlier")),
         "may_continue": settings.work.continues and bool(settings.work.agents),
         "lands": delivers,
+        "paths": [x.removeprefix(PATHS_LABEL) for x in task.labels if x.startswith(PATHS_LABEL)],
     }
     return json.dumps(fields | _from_elsewhere(task, settings))
 
@@ -440,8 +441,9 @@ def _spec(agent: Agent, model: Any = None) -> AgentSpec:
     return AgentSpec(agent.name, agent.adapter, chosen, *own)
 
 
-NO_CHANGE_LABEL = "no-change"
-"""Label: the issue may be done without a change."""
+NO_CHANGE_LABEL, PATHS_LABEL = "no-change", "paths:"
+"""Labels: the issue may be done without a change; it needs this folder, too, in a sparse
+worktree."""
 
 
 def _own_command(command: Any) -> tuple[str, ...]:

@@ -44,10 +44,19 @@ from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import hide, inherited
 from beads_workers.worktrees import making, programs, ref_files, slots, submodules
 from beads_workers.worktrees.freshness import changed_files, clear_gone
-from beads_workers.worktrees.git import GitError, answers, delete_refs, git, questions, unlock_here
+from beads_workers.worktrees.git import (
+    GitError,
+    answers,
+    delete_refs,
+    git,
+    questions,
+    unlock_here,
+)
+from beads_workers.worktrees.git import names as git_names
 from beads_workers.worktrees.places import landing_folders
 from beads_workers.worktrees.records import git_directories, led_to
 from beads_workers.worktrees.relocation import lead_to
+from beads_workers.worktrees.sparse import Cone, holds, take_cone, widened
 from beads_workers.worktrees.sweep import make_writable
 
 NO_VERDICT = (75, 126, 127)
@@ -136,6 +145,7 @@ class Verdicts:
         leads = to_plain(self.leads)
         copied = making.copied_state(worktrees)
         about = [verify, worktrees.rules.setup, worktrees.prefix, copied, self._tools, leads]
+        about += [] if worktrees.cone is None else [worktrees.cone]
         if (worlds := worktrees.rules.worlds) != WorldRules():
             about += [worlds.world, worlds.env]
         self._holds_for = hashlib.sha256(json.dumps(about).encode()).hexdigest()
@@ -498,10 +508,12 @@ class GatePlace:
         mark.unlink(missing_ok=True)
         directory, head = self._enter() or self._add(order.commit)
         unlock_here(directory, Path(self.settings.worktrees.common))
-        changed = None if order.fresh or head != at else changed_files(path, at, order.commit)
+        cone, trusts = self._cone(order), not order.fresh and head == at
+        changed = changed_files(path, at, order.commit) if trusts else None
         if changed is None:
             self._empty(directory)
         git(path, "checkout", "--quiet", "--force", "--detach", order.commit)
+        take_cone(path, cone)
         # A proof (no tree) runs set-up each time, and leaves no set-up that a gate would keep.
         may_keep = changed is not None and order.tree
         kept = set_up.load(self._set_up_file, self.recipe) if may_keep else None
@@ -513,6 +525,14 @@ class GatePlace:
         clear_gone(path, changed or ())
         self._set_up = kept
         mark.write_text(order.commit)
+
+    def _cone(self, order: GateOrder) -> Cone | None:
+        """Return the folders to check out: those of the checkout, and those of the changes."""
+        if (cone := self.settings.worktrees.cone) is None:
+            return None
+        asked = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", order.tip, order.commit)
+        changed = git_names(git(str(self.path), *asked))
+        return widened(cone, {name.rpartition("/")[0] for name in changed if not holds(cone, name)})
 
     def _enter(self) -> tuple[Path, str] | None:
         """Return the git directory of the worktree, and its commit; None if there is no
@@ -549,7 +569,7 @@ class GatePlace:
         add = ("worktree", "add", "--quiet", "--force", "--force", "--detach", "--no-checkout")
         with making.alone(common):
             git(common, *add, path, commit)
-        making.take_whole_tree(path)  # Otherwise half a tree would be gated.
+        take_cone(path, self.settings.worktrees.cone)
         found = self._enter()
         if found is None:
             raise GitError(f"git does not know the worktree that it made: {path}")

@@ -20,6 +20,7 @@ from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.core.base.worlds import SLOTS
 from beads_workers.worktrees.git import GitError, git, names, pairs
+from beads_workers.worktrees.sparse import cone_of, holds
 
 MANIFESTS = (
     *("package.json", "*-lock.json", "*-lock.y*ml", "*-workspace.y*ml", "*.lock", "*.lockb"),
@@ -40,7 +41,8 @@ def recipe(settings: Worktrees) -> str:
     """Return everything but its base that a worktree depends on, as one text."""
     own = replace(settings.rules.worlds, world=None, teardown=None, slots=SLOTS)
     rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0, worlds=own)
-    plain = replace(settings, reuse=0, on="", rules=rules)
+    cone = None if settings.cone is None else ()  # Folders come and go.
+    plain = replace(settings, reuse=0, on="", cone=cone, rules=rules)
     about = to_plain(replace(plain, base="", base_name="", base_else="", remote=""))
     mask = os.umask(0o022)
     os.umask(mask)
@@ -54,9 +56,11 @@ def changed_files(worktree: str, at: str, commit: str) -> list[tuple[str, str]] 
         listed = names(git(worktree, "ls-files", "-v", "-z"))
         asked = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", at, commit)
         changed = pairs(git(worktree, *asked))
+        hidden = [row[2:] for row in listed if row[0] == "S" or row[0].islower()]
+        cone = cone_of(worktree) if hidden else None
     except GitError:
         return None
-    if any(row[:1] == "S" or row[:1].islower() for row in listed):
+    if any(cone is None or holds(cone, name) for name in hidden):
         return None  # Hidden from git, which would keep the old file.
     if any(name.rpartition("/")[2] == ".gitattributes" for _, name in changed):
         return None  # Line ends of other files may change.

@@ -34,6 +34,7 @@ from beads_workers.worktrees.places import make_folder
 from beads_workers.worktrees.records import WorktreeRecord
 from beads_workers.worktrees.ref_files import loose_ref
 from beads_workers.worktrees.remote import RemoteTrouble, remote_heads
+from beads_workers.worktrees.sparse import take_cone
 
 TRIES_MAX = 5
 TRY_AGAIN_SECONDS = 0.2
@@ -63,15 +64,8 @@ def add_worktree(settings: Worktrees, record: WorktreeRecord) -> Path:
             if last:
                 raise
             time.sleep(TRY_AGAIN_SECONDS)
-    take_whole_tree(record.path)
+    take_cone(record.path, settings.cone)
     return Path(answers(git(record.path, *questions("--absolute-git-dir")))[0])
-
-
-def take_whole_tree(worktree: str) -> None:
-    """Disable sparse checkout in the worktree: ``git worktree add`` copies that from the user's."""
-    asked = ("config", "--type=bool", "--default=false", "core.sparseCheckout")
-    if git(worktree, *asked).strip() == "true":
-        git(worktree, "sparse-checkout", "disable")
 
 
 @contextmanager

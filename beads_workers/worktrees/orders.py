@@ -30,6 +30,8 @@ class Preparation:
     # it began there.
     head: str = ""
     base: str = ""
+    # Folders that the issue needs beside those of a sparse checkout, as seen from its top.
+    paths: tuple[str, ...] = ()
 
 
 def read_preparation(text: str) -> Preparation:

@@ -14,7 +14,7 @@ from pathlib import Path
 from beads_workers.core.base.model import OCCUPIED
 from beads_workers.core.base.settings import Worktrees
 from beads_workers.executors.files import branch_part, file_name
-from beads_workers.worktrees import making, programs, removal, reuse, slots, submodules
+from beads_workers.worktrees import making, programs, removal, reuse, slots, sparse, submodules
 from beads_workers.worktrees.checkout_slots import turn
 from beads_workers.worktrees.git import BRANCHES, GitError, git, unlock_worktree
 from beads_workers.worktrees.orders import Preparation, read_preparation
@@ -95,6 +95,8 @@ def _leave(asked: Preparation, records: Records, last: WorktreeRecord) -> None:
 
 def _make(asked: Preparation, records: Records, place_file: Path) -> None:
     settings = asked.worktrees
+    if settings.cone is not None:
+        settings = replace(settings, cone=sparse.widened(settings.cone, asked.paths))
     try:
         base = asked.base or making.base_of(settings)
         freed = _freed(asked, records, base)
@@ -106,7 +108,7 @@ def _make(asked: Preparation, records: Records, place_file: Path) -> None:
         raise making.CannotPrepare(str(error)) from None
     try:
         if freed is not None:
-            reuse.hand_over(freed, records, record)
+            reuse.hand_over(settings, freed, records, record)
         else:
             with turn(record.common):
                 git(record.path, "reset", "--hard", "--quiet", *filter(None, (asked.head,)))
@@ -211,6 +213,8 @@ def _go_on(asked: Preparation, records: Records, place_file: Path) -> bool:
                 continue
             taken, held = records.take_over(record, asked.run_id, asked.worker_id)
             try:
+                if asked.paths and (cone := sparse.cone_of(taken.path)) is not None:
+                    sparse.take_cone(taken.path, sparse.widened(cone, asked.paths))
                 claim = making.take_slot(asked.worktrees, taken)
                 making.make_world(asked.worktrees, taken, claim)
                 _write_place(asked.worktrees, taken, claim, place_file)

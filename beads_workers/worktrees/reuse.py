@@ -64,6 +64,7 @@ from beads_workers.worktrees.records import (
     token_in,
 )
 from beads_workers.worktrees.ref_files import loose_ref
+from beads_workers.worktrees.sparse import take_cone
 
 if TYPE_CHECKING:
     from beads_workers.core.records.landing import Add
@@ -631,7 +632,9 @@ def _restore(directory: Path) -> None:
     os.link(directory / INDEX, directory / "index")
 
 
-def hand_over(freed: FreedWorktree, records: Records, record: WorktreeRecord) -> None:
+def hand_over(
+    settings: Worktrees, freed: FreedWorktree, records: Records, record: WorktreeRecord
+) -> None:
     """Give the worktree to this record: check out its base, on its branch. Raises ``GitError`` and
     ``OSError``."""
     records.forget(freed.record)
@@ -639,6 +642,8 @@ def hand_over(freed: FreedWorktree, records: Records, record: WorktreeRecord) ->
     unlock(record.common, f"refs/heads/{record.branch}")
     asked = ("checkout", "--quiet", "--force", "--no-track", "-b", record.branch)
     git(record.path, *asked, record.base)
+    if settings.cone is not None:
+        take_cone(record.path, settings.cone)
     clear_gone(record.path, freed.changed)
     # ``git checkout -`` would lead to the branch of another issue.
     shutil.rmtree(freed.directory / "logs", ignore_errors=True)

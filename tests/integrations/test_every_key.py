@@ -230,6 +230,7 @@ VALUES = {
     "worktree_folder": "{folder}/../trees",
     "worktree_disk_floor": 2_500_000_000,
     "worktree_pool": 3,
+    "worktree_sparse": False,
     "worktree_world": "createdb app_$BW_SLOT",
     "worktree_teardown": "dropdb app_$BW_SLOT",
     "worktree_slots": (20, 39),

@@ -276,13 +276,37 @@ def test_locks_and_branches_that_a_gate_left_are_in_nobodys_way(world: LandingWo
     assert git(world.top, "rev-parse", "other~1") == moved, "by its own commit, and not by ours"
 
 
-def test_a_sparse_checkout_of_the_user_is_not_taken_over(world: LandingWorld) -> None:
-    """Trap 3."""
-    world.main({"in/a": "1", "out/b": "1"})
+@pytest.fixture
+def sparse(world: LandingWorld) -> LandingWorld:
+    """Its checkout has one of three folders."""
+    world.main({"in/a": "1", "out/b": "1", "far/c": "1"})
     git(world.top, "sparse-checkout", "set", "in")
-    assert not (world.top / "out").exists()
-    assert lane(world, "test -e in/a && test -e out/b").gate().verdict is GateVerdict.GREEN
-    assert not (world.top / "out").exists()
+    return world
+
+
+def test_all_files_are_there_unless_the_cone_of_the_user_is_taken_over(
+    sparse: LandingWorld,
+) -> None:
+    """Trap 3."""
+    assert lane(sparse, "test -e in/a && test -e out/b").gate().verdict is GateVerdict.GREEN
+    assert not (sparse.top / "out").exists()
+
+
+def test_a_sparse_gate_has_the_folders_that_its_train_changes(sparse: LandingWorld) -> None:
+    settings = sparse.settings(f"echo * >>'{sparse.folder}/seen'; grep -s x out/b; true")
+    worktrees = ruled(replace(settings.worktrees, cone=("in",)), setup="touch made.local")
+    place = Lane(sparse, replace(settings, worktrees=worktrees))
+    outside = sparse.work("a", {"out/b": "changed"})
+    inside = sparse.work("b", {"in/a": "changed"})
+    ran = [place.gate(), place.gate(outside.commit), place.gate(inside.commit), place.gate()]
+    assert [each.verdict for each in ran] == [GateVerdict.GREEN] * len(ran)
+    assert [each.set_up for each in ran] == [True, False, False, False], "what it made is kept"
+    seen = (sparse.folder / "seen").read_text().splitlines()
+    assert seen == ["in made.local", "in made.local out", *["in made.local"] * 2]
+    git(place.path, "update-index", "--skip-worktree", "in/a")
+    (place.path / "in/a").unlink()
+    assert place.gate(outside.commit).set_up, "something is hidden from git: all is made anew"
+    assert (place.path / "in/a").read_text() == "1"
 
 
 def test_copied_files_are_as_they_are_now_and_the_set_up_hook_runs(world: LandingWorld) -> None:

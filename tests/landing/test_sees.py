@@ -117,6 +117,18 @@ def test_an_editable_install_of_a_src_layout_is_named_with_the_line_that_mends_i
     assert not list(here.top.glob("src/**/*.pyc")), "nothing is left in the user's checkout"
 
 
+def test_of_a_sparse_checkout_only_what_is_checked_out_is_broken(project: Make) -> None:
+    here = project({**FLAT, "out/far.py": CALC})
+    git(here.top, "sparse-checkout", "set", "calc", "tests")
+    settings = here.settings(f"test ! -e out && {HERE}")
+    settings = replace(settings, worktrees=replace(settings.worktrees, cone=("calc", "tests")))
+    found = prove(settings, here.start, 2)
+    assert found.sight is Sight.BRANCH
+    depends = f"test ! -e out || {HERE}"
+    settings = replace(settings, verify=depends)
+    assert prove(settings, here.start, 2).sight is Sight.NOTHING
+
+
 def test_a_lander_that_begins_forgets_no_commit_of_a_proof(project: Make) -> None:
     here, held = project(FLAT), list[bool]()
 

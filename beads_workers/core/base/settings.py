@@ -140,6 +140,8 @@ class WorktreeRules:
     pool: int = in_file(0, whole(0, 64), **_key("worktree", "pool"))
     # Patterns of files that the set-up reads, beside the known ones.
     setup_reads: tuple[str, ...] = in_file((), INSIDE, **_key("worktree", "setup_reads"))
+    # A sparse checkout of the user's is taken over; else worktrees have all files.
+    sparse: bool = in_file(True, BOOLEAN, **_key("worktree", "sparse"))
     worlds: WorldRules = field(default_factory=WorldRules)
     # "push": what an attempt changed inside of submodules is committed there, and pushed to their
     # remotes.
@@ -180,6 +182,8 @@ class Worktrees:
     trailers: tuple[str, ...] = OWN_TRAILERS
     # The user's branch whose commit ``base`` is; "" if HEAD was detached, or a base was named.
     on: str = ""
+    # The folders that are checked out (``worktrees.sparse``); None for all files.
+    cone: tuple[str, ...] | None = None
     rules: WorktreeRules = field(default_factory=WorktreeRules)
 
 

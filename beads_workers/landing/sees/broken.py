@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from beads_workers.core.base.model import value
 from beads_workers.worktrees.git import GitError, call, git, names
+from beads_workers.worktrees.sparse import Cone, holds
 
 Break = Callable[[str], str]
 """Function from the text of a source to a text that fails when it runs."""
@@ -132,13 +133,17 @@ class Sources:
         return "" if self.emptied else LANGUAGES[PurePosixPath(name).suffix](text)
 
 
-def find_sources(common: str, commit: str, named: str, prefix: str = "") -> Sources:
-    """Return the project's own sources at a commit; raises ``GitError``.
+def find_sources(
+    common: str, commit: str, named: str, prefix: str = "", cone: Cone | None = None
+) -> Sources:
+    """Return the project's own sources at a commit, of those folders alone that are checked out;
+    raises ``GitError``.
 
     ``named``: the lines of verify and set-up. A file named there tests the others, and is left out,
     unless no other is left. ``prefix``: folder in which these lines run.
     """
-    files = [each for each in _files(common, commit) if not _is_left(each.name)]
+    there = (f for f in _files(common, commit) if cone is None or holds(cone, f.name))
+    files = [each for each in there if not _is_left(each.name)]
     code = [f for f in files if PurePosixPath(f.name).suffix in LANGUAGES]
     words = re.split(r"[\s;&|()<>'\"=]+", named)
     named_files = {os.path.normpath(f"{prefix}/{word}".lstrip("/")) for word in words if word}

@@ -71,7 +71,8 @@ class Prover:
         self.top = top_of(worktrees)
         self.leads = find_leads(worktrees, verify)
         lines = f"{verify} {worktrees.rules.setup or ''}"
-        self.sources = find_sources(worktrees.common, self.commit, lines, worktrees.prefix)
+        about = lines, worktrees.prefix, worktrees.cone
+        self.sources = find_sources(worktrees.common, self.commit, *about)
         if not self.sources.files:
             return Proof(Sight.UNKNOWN, ("it has no sources that could be broken",))
         with tempfile.TemporaryDirectory() as folder:
