@@ -16,7 +16,7 @@ from beads_workers.cli.config import read_text
 from beads_workers.core.base import limits
 from beads_workers.core.records.receipts import AccountTrouble
 from beads_workers.core.schedule.agent_work import AGENT_LABEL, MODEL_LABEL
-from beads_workers.executors.command import NO_CHANGE_LABEL
+from beads_workers.executors.command import NO_CHANGE_LABEL, PATHS_LABEL
 from beads_workers.options import KEYS, AgentTable
 from beads_workers.trackers.issue import TIMEOUT_LABEL
 from tests.test_docs import ROOT, fences
@@ -66,7 +66,7 @@ def test_verdicts_stand_in_their_order_with_what_is_charged() -> None:
 def test_labels_guards_placeholders_and_keys_are_all_there() -> None:
     labels = [row[0].strip("`").partition(":") for row in rows(section("Labels of an issue"))]
     said = {name + colon for name, colon, _ in labels}
-    assert said == {AGENT_LABEL, MODEL_LABEL, TIMEOUT_LABEL, NO_CHANGE_LABEL}
+    assert said == {AGENT_LABEL, MODEL_LABEL, TIMEOUT_LABEL, NO_CHANGE_LABEL, PATHS_LABEL}
     guard = next(row for row in rows(section("Guards")) if "`bd`" in row[0])
     assert re.findall(r"`([a-z]+)`", guard[1]) == [*REFUSED, *NEVER]
     prompt = section("The prompt")

@@ -76,3 +76,10 @@ def test_a_draw_of_another_day_is_another_one() -> None:
     days = [share(names, 2, f"2026-11-{day}") for day in range(10, 24)]
     assert {len(drawn) for drawn in days} == {20}
     assert set().union(*days) == set(names), "in two weeks each has run"
+
+
+def test_a_draw_by_another_word_runs_on_other_versions() -> None:
+    names = [f"t.py::test_{n}[{v}]" for n in range(40) for v in VERSIONS]
+    draws = [set(names) - versions.not_drawn(names, f"2026-11-{day}") for day in range(1, 31)]
+    assert {len(left) for left in draws} == {40}
+    assert set().union(*draws) == set(names), "in a month each has run"

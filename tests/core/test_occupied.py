@@ -59,7 +59,7 @@ def test_it_waits_without_another_look_at_the_tracker_and_goes_on_when_they_leav
     stands(backlog)
     assert of(backlog.commands, AwaitDeparture) == [AwaitDeparture(IssueId("a"), FOLDER)]
     assert standing(backlog) is Standing.OCCUPIED
-    assert backlog.next_issue(100_000.0) is None
+    assert backlog.next_issue(10_000.0) is None
     backlog.take(backlog.play.do(WorktreeLeft(IssueId("a"))))
     assert backlog.next_issue(5.0) == "a"
 

@@ -82,6 +82,7 @@ copy = [".env", "config/*.local"]
 folder = "../trees"
 disk_floor = "2.5GB"
 pool = 3
+sparse = false
 world = "createdb app_$BW_SLOT"
 teardown = "dropdb app_$BW_SLOT"
 slots = "20-39"

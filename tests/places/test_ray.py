@@ -24,7 +24,7 @@ from tests.support.loops import in_loop
 from tests.support.processes import living, send
 from tests.support.ray import CPUS, Cluster, need_ray
 
-pytestmark = [pytest.mark.peers, pytest.mark.daily(4)]
+pytestmark = [pytest.mark.peers, pytest.mark.daily(6)]
 
 PATIENCE_SECONDS = 60.0
 LEASE = 90.0

@@ -391,7 +391,7 @@ MUTANTS = {
     "silence-unheard": Mutant((23,), orchestrator=IsPatient),
     "priority-ignored": Mutant((23,), seed=25, orchestrator=SendsAnything),
     "batch-too-large": Mutant((23,), seed=10, orchestrator=SendsAll),
-    "pause-forgotten": Mutant((23,), seed=14, orchestrator=ForgetsPauses),
+    "pause-forgotten": Mutant((23,), seed=12, orchestrator=ForgetsPauses),
     "no-lock": Mutant((7,), ignores_lock=True),
     "a-transition-without-its-record": Mutant((12,), seed=50, writes_no_requeued=True),
     "refusals-charged": Mutant((13,), agents=True, orchestrator=ChargesRefusals),
@@ -399,18 +399,18 @@ MUTANTS = {
     "canary-too-soon": Mutant((14,), agents=True, orchestrator=IsImpatient),
     "accounts-forgotten": Mutant((15,), seed=14, agents=True, reads_no_accounts=True),
     "no-probe": Mutant((9, 16), agents=True, orchestrator=NeverTries),
-    "budget-overspent": Mutant((17,), seed=31, agents=True, orchestrator=Overspends),
+    "budget-overspent": Mutant((17,), seed=6, agents=True, orchestrator=Overspends),
     "usage-unread": Mutant((18,), seed=1, agents=True, reads_no_usage=True),
     "usage-counted-twice": Mutant((18,), seed=22, agents=True, orchestrator=CountsTwice),
     "agent-closes": Mutant((19,), seed=10, agents=True, orchestrator=LeavesCloses),
-    "limit-is-empty": Mutant((4, 9), seed=23, agents=True, orchestrator=EndsTooSoon),
+    "limit-is-empty": Mutant((4, 9), seed=61, agents=True, orchestrator=EndsTooSoon),
     "sleep-unnoticed": Mutant((20,), seed=21, agents=True, orchestrator=SleepsOn),
     "closed-before-it-landed": Mutant((21,), landing=True, orchestrator=ClosesFirst),
-    "queue-forgotten": Mutant((22,), seed=3, landing=True, orchestrator=ForgetsTheQueue),
+    "queue-forgotten": Mutant((22,), seed=0, landing=True, orchestrator=ForgetsTheQueue),
     "lander-asked-once": Mutant((2, 4, 9), seed=3, landing=True, orchestrator=AsksOnce),
     "none-has-a-worktree": Mutant((24,), seed=1, landing=True, orchestrator=TriesAll),
     "no-worktree-charged": Mutant((24,), landing=True, orchestrator=ChargesNoWorktree),
-    "lands-twice": Mutant((22,), landing=True, forgets_landed=True),
+    "lands-twice": Mutant((22,), seed=8, landing=True, forgets_landed=True),
     "invented-commit": Mutant((21,), landing=True, invents_commits=True),
     "answers-twice": Mutant((10,), push=True, kind="rrq", answers_twice=True),
     "acknowledges-early": Mutant((11,), seed=4, push=True, kind="spool", acknowledges_early=True),
@@ -427,7 +427,7 @@ MUTANTS = {
         (24,), seed=1, landing=True, plant=without(policy.struck, behind=policy.not_prepared)
     ),
     "nothing-handed-back": Mutant((8,), seed=1, push=True, plant=without(policy.handed_back)),
-    "cancelled-charged": Mutant((5,), seed=3, plant=without(policy.cancelled)),
+    "cancelled-charged": Mutant((5,), seed=5, plant=without(policy.cancelled)),
     "refusal-is-a-retry": Mutant(
         (13,), agents=True, plant=without(policy.account_closed, behind=policy.free_retry)
     ),
@@ -436,7 +436,7 @@ MUTANTS = {
     ),
     "retry-charged": Mutant((5,), seed=2, plant=without(policy.free_retry)),
     "failure-undecided": Mutant((8,), plant=without(policy.charged)),
-    "paused-id-forgotten": Mutant((23,), seed=29, plant=instead(PausingWorkers, "joined", never)),
+    "paused-id-forgotten": Mutant((23,), seed=74, plant=instead(PausingWorkers, "joined", never)),
     "pause-revokes-nothing": Mutant(
         (23,), seed=180, plant=instead(PausingWorkers, "_tell_pause", revokes_nothing)
     ),
@@ -453,7 +453,7 @@ MUTANTS = {
     "never-revokes": Mutant((23,), seed=1, plant=instead(Queueing, "_revoke", never)),
     "asides-unlimited": Mutant((23,), plant=instead(Asides, "take", take_all)),
     "aside-too-late": Mutant(
-        (23,), seed=28, agents=True, plant=instead(Telling, "_tell", tells_late)
+        (23,), seed=67, agents=True, plant=instead(Telling, "_tell", tells_late)
     ),
     "less-unheeded": Mutant((23,), seed=4, plant=instead(Connection, "announces", heeds_more)),
     "head-unwritten": Mutant(
@@ -469,7 +469,7 @@ MUTANTS = {
         (1,), seed=4, away=True, plant=instead(Away, "is_expected", lambda *_: False)
     ),
     "lease-too-short": Mutant(
-        (1,), seed=14, away=True, plant=instead(Away, "seconds", lambda *_: 5.0)
+        (1,), seed=10, away=True, plant=instead(Away, "seconds", lambda *_: 5.0)
     ),
     "guard-without-a-lease": Mutant((1,), seed=185, away=True, guards_forget_leases=True),
     "begun-before-it-is-on-disk": Mutant((1, 3), away=True, begins_unsynced=True),

@@ -1,4 +1,4 @@
-"""A share of what runs at full length with ``--every-version``, as ``.ci/run`` has it.
+"""A share of what runs at full length with ``--every-version``, as before a release.
 
 Hundreds of cases of one kind (the mutants of a kit, simulated worlds, kept texts) prove together
 what each of them proves of one thing: the everyday suite runs some of each test, drawn by their
@@ -6,10 +6,13 @@ names, that are the same each time. The examples of hypothesis are others in eve
 
 So it is with files whose tests each take a second of a real ``bd``, agent or fleet: a run of
 everything has one of ``n`` tests of each, drawn anew each day. A file that is named runs whole.
+With ``BW_DRAW``, a word that ``.ci/run`` makes of the day, all is drawn by that word: in time, each
+case and each version of a peer runs there.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Sequence
 from datetime import date
@@ -17,6 +20,7 @@ from datetime import date
 import pytest
 from hypothesis import HealthCheck, settings
 
+DRAW = os.environ.get("BW_DRAW", "")
 WHOLE, SOME = 100, 30
 """Examples of hypothesis for each test that names no number: its own default, and our share."""
 
@@ -38,14 +42,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("every_version"):
         return
     names_path = config.args_source is pytest.Config.ArgsSource.ARGS
-    left_out = _not_drawn(items, "share", "[")
+    left_out = _not_drawn(items, "share", "[", DRAW)
     if not names_path:
-        left_out |= _not_drawn(items, "daily", "::", f"{date.today()}")
+        left_out |= _not_drawn(items, "daily", "::", DRAW or f"{date.today()}")
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
 
 
-def _not_drawn(items: Sequence[pytest.Item], kind: str, mark_of: str, seed: str = "") -> set[str]:
+def _not_drawn(items: Sequence[pytest.Item], kind: str, mark_of: str, seed: str) -> set[str]:
     """The node ids that are left out; those are drawn from together that are the same up to
     ``mark_of``."""
     groups: dict[tuple[int, str], list[str]] = {}

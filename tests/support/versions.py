@@ -7,7 +7,8 @@ test that is not about trackers is run on the built-in one or, a quarter, on ``b
 that must do the same on every tracker on one of three (what a tracker itself must do,
 ``tests/contracts`` asks of each), and what both agents must pass with one of them: claude, which
 computes twice as long as codex, is a quarter. So are the brokers of dispatcherd, the executors of
-RRQ, and the workers in other languages where the kit tries them. Continuous integration runs all.
+RRQ, and the workers in other languages where the kit tries them. Continuous integration draws anew
+each day (``BW_DRAW``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import zlib
 import pytest
 
 from tests.support import bd, peers
+from tests.support.shares import DRAW
 
 EITHER = tuple(f"either-{kind}" for kind in ("embedded", bd.OLD))
 """The trackers of tests that are not about trackers (``either_project``)."""
@@ -60,12 +62,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect what is not drawn; of what was selected by version, nothing is left to draw from."""
     if config.getoption("every_version"):
         return
-    left_out = not_drawn([item.nodeid for item in items])
+    left_out = not_drawn([item.nodeid for item in items], DRAW)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
 
 
-def not_drawn(names: list[str]) -> set[str]:
+def not_drawn(names: list[str], seed: str = "") -> set[str]:
     """Of tests that differ in the version alone: all but one."""
     alike: dict[str, list[str]] = {}
     for name in names:
@@ -73,7 +75,7 @@ def not_drawn(names: list[str]) -> set[str]:
         whichever = VERSION.sub(lambda found: PEERS[found[0]], parameters)
         if whichever != parameters:
             alike.setdefault(f"{test}[{whichever}", []).append(name)
-    drawn = {_drawn(test, ours) for test, ours in alike.items()}
+    drawn = {_drawn(f"{test}{seed}", ours) for test, ours in alike.items()}
     return {name for ours in alike.values() for name in ours} - drawn
 
 

@@ -13,7 +13,7 @@ from tests.support.fleet import Fleet, until
 from tests.support.real_agents import AgentHome
 from tests.support.repository import git
 
-pytestmark = [pytest.mark.peers, pytest.mark.daily(2)]
+pytestmark = [pytest.mark.peers, pytest.mark.daily(3)]
 
 LEAKS = """\
 env >environment.txt

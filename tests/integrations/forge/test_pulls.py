@@ -26,7 +26,7 @@ from tests.support.fleet import call, until
 from tests.support.processes import send
 from tests.support.repository import git
 
-pytestmark = [pytest.mark.peers, pytest.mark.daily(2)]
+pytestmark = [pytest.mark.peers, pytest.mark.daily(4)]
 
 PROJECTS = {"gitea": GiteaPullProject, "github": GitHubPullProject}
 
