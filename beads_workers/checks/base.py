@@ -74,7 +74,7 @@ def check_base(settings: FleetSettings, progress: Progress) -> Check | None:
     report that a fleet runs.
     """
     lander = lander_settings(settings)
-    with _alone(lander.worktrees) as free:
+    with alone(lander.worktrees) as free:
         return _BaseCheck(lander, progress).run() if free else None
 
 
@@ -120,7 +120,8 @@ def base_commit(settings: LanderSettings) -> tuple[str, str]:
 
 
 @contextmanager
-def _alone(worktrees: Worktrees) -> Iterator[bool]:
+def alone(worktrees: Worktrees) -> Iterator[bool]:
+    """Hold the lock of landing; yield False if another process has it."""
     lock = try_lock(Path(worktrees.common, LOCK))
     try:
         yield lock is not None

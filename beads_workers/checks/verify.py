@@ -94,7 +94,7 @@ def shown(proposal: VerifyProposal) -> str:
 
 def _of_ci(folder: Path, found: Suites) -> Iterator[tuple[Key, Suite]]:
     """Yield the tests of CI, those of files that check each change first."""
-    texts = {file: _text(file) or "" for each in CI_FILES for file in folder.glob(each)}
+    texts = {file: text_of(file) or "" for each in CI_FILES for file in folder.glob(each)}
     for file in sorted(texts, key=lambda file: ("pull_request" not in texts[file], file)):
         for key, test in tests_of(texts[file]):
             here, line = folder / key[0], test.line
@@ -196,7 +196,7 @@ _RULE = re.compile(r"^([^\s#:=][^#:=]*?)\s*::?(?![:=])")
 
 def _make(folder: Path) -> Suite | None:
     for name in MAKEFILES:
-        if (text := _text(folder / name)) is None:
+        if (text := text_of(folder / name)) is None:
             continue
         rules = (match[1] for line in text.splitlines() if (match := _RULE.match(line)))
         targets = {target for rule in rules for target in rule.split()}
@@ -366,7 +366,7 @@ def _pytest_said(folder: Path) -> str:
         if (folder / name).is_file():
             return name
     for name, section in (("setup.cfg", "[tool:pytest]"), ("tox.ini", "[pytest]")):
-        if section in (_text(folder / name) or ""):
+        if section in (text_of(folder / name) or ""):
             return f"pytest in {name}"
     for name in ("tests", "test"):
         if any(_is_test(entry) for entry in _entries(folder / name)):
@@ -413,7 +413,8 @@ _LOOKS: dict[str, Callable[[Path], Suite | None]] = {
 # --- files ---------------------------------------------------------------------------------------
 
 
-def _text(file: Path) -> str | None:
+def text_of(file: Path) -> str | None:
+    """Return the text of a file that was written by hand; None for none."""
     try:
         if not file.is_file() or file.stat().st_size > FILE_BYTES_MAX:
             return None
@@ -424,14 +425,14 @@ def _text(file: Path) -> str | None:
 
 def _json(file: Path) -> Any:
     try:
-        return json.loads(_text(file) or "null")
+        return json.loads(text_of(file) or "null")
     except (ValueError, RecursionError):
         return None
 
 
 def _toml(file: Path) -> Any:
     try:
-        return tomllib.loads(_text(file) or "")
+        return tomllib.loads(text_of(file) or "")
     except (ValueError, RecursionError):
         return None
 

@@ -320,7 +320,7 @@ def render(resolved: Resolved, *, origin: bool) -> Iterator[str]:
         yield f"# not trusted, so left out: {each.text}"
 
 
-def set_key(path: Path, key: str, value: str) -> str | None:
+def set_key(path: Path, key: str, value: Any) -> str | None:
     """Add a setting to a settings file after the existing ones, or make the file.
 
     ``key``: one of ``KEYS``; that of a table goes into its table. Return None, or the existing
@@ -343,7 +343,11 @@ def set_key(path: Path, key: str, value: str) -> str | None:
         ),
         ("", key),
     )
-    for text in _with_line(old.decode("utf-8-sig"), f"{name} = {as_toml(value)}", table):
+    line = f"{name} = {as_toml(value)}"
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        table = f"{table[:-1]}.{name}]"
+        line = "\n".join(f"{each} = {as_toml(text)}" for each, text in value)
+    for text in _with_line(old.decode("utf-8-sig"), line, table):
         new = text.encode("utf-8")
         try:
             found = read_text(path, new)

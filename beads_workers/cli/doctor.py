@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -16,7 +16,7 @@ import typer
 from beads_workers.checks.condition import Condition
 from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.checks.rules import Check, Grade, any_failed, fail
+from beads_workers.checks.rules import Check, Grade, any_failed, fail, warn
 from beads_workers.cli.checking import sentence, to_json
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.refusals import refusal
@@ -146,7 +146,8 @@ def doctor(
 ) -> None:
     """Check what a fleet needs, and say how to mend it.
 
-    It takes the options and the command of 'start'. Nothing is changed, claimed or paid for.
+    It takes the options and the command of 'start'. Nothing is changed, claimed or paid for. With
+    --worktree set-up and check run in two worktrees, to see what these share.
     """
     from beads_workers.checks.runner import all_checks
     from beads_workers.core.base.text import json_line
@@ -158,6 +159,10 @@ def doctor(
         _refuse_typed(plan, condition, check)
         checks.append(check)
         show.check(check)
+    if plan.resolved.origin["worktree"] == "command line" and plan.options.worktree:
+        for check in _beside(plan, checks, show.waiting):
+            checks.append(check)
+            show.check(check)
     if as_json:
         print(json_line(as_object(checks)))
     else:
@@ -167,6 +172,21 @@ def doctor(
         for c in checks
     )
     raise typer.Exit(EXIT_TRACKER if broken else EXIT_ERROR if any_failed(checks) else 0)
+
+
+def _beside(
+    plan: FleetPlan, checks: Sequence[Check], waiting: Callable[[str], None]
+) -> Iterator[Check]:
+    """Yield what two worktrees share, of a project that is trusted."""
+    settings = plan.settings
+    if settings is None or any(c.name == "trust" and c.status is Grade.FAIL for c in checks):
+        return
+    if settings.work.worktrees is None or settings.work.verify is None:
+        yield warn("beside", "two worktrees side by side are tried with a --verify only")
+        return
+    from beads_workers.checks.side_by_side import check_side_by_side
+
+    yield from check_side_by_side(settings, waiting)
 
 
 def _plan(options: Typed) -> FleetPlan:

@@ -1,18 +1,22 @@
-"""The command that checks the work of this project: the one that is set, or a proposal."""
+"""The command that checks the work of this project, and what its worktrees need: what is set, or a
+proposal."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from beads_workers.checks.needs import Needs, find_needs
 from beads_workers.checks.verify import VerifyProposal, propose
 from beads_workers.cli.client import project_here
 from beads_workers.cli.config import find_file, read_file, set_key
 from beads_workers.core.base.text import printable
 from beads_workers.errors import CommandError
 from beads_workers.options import FILE_NAME
+from beads_workers.worktrees.git import GitError
 
 NONE_HINT = (
     "say it yourself, in beads-workers.toml (verify = \"./check.sh\") or with 'start --verify CMD'"
@@ -72,12 +76,8 @@ def current_setting(*, write: bool) -> VerifySetting:
 
     Raise ``CommandError``.
     """
-    project = project_here()
-    file = find_file(Path.cwd())
-    folder = project.folder if project else file.parent if file else Path.cwd()
+    folder, place, said = _here()
     found = propose(folder)
-    place = file or folder / FILE_NAME
-    said = read_file(file)[0] if file else {}
     already = said.get("verify")
     wanted = (
         {
@@ -88,15 +88,46 @@ def current_setting(*, write: bool) -> VerifySetting:
         if write and found is not None
         else {}
     )
+    _write(folder, place, wanted)
+    return VerifySetting(found, already, place, "verify" in wanted, "worktree_setup" in wanted)
+
+
+def worktree_needs() -> tuple[Needs, dict[str, Any]]:
+    """Return what worktrees of the current project need, and what is set of it already, by the same
+    keys; raise ``CommandError``."""
+    folder, _, said = _here()
+    try:
+        found = find_needs(folder)
+    except GitError as error:
+        raise CommandError(f"worktrees need a git repository: {error}", "git init") from None
+    return found, {key: said[n] for key in found.all() if (n := f"worktree_{key}") in said}
+
+
+def write_needs(wanted: Mapping[str, Any]) -> None:
+    """Write these settings of ``[worktree]``; raise ``CommandError``."""
+    folder, place, _ = _here()
+    _write(folder, place, {f"worktree_{key}": text for key, text in wanted.items()})
+
+
+def _here() -> tuple[Path, Path, Mapping[str, Any]]:
+    """Return the project's folder, its settings file or the one to be made, and what that says."""
+    project = project_here()
+    file = find_file(Path.cwd())
+    folder = project.folder if project else file.parent if file else Path.cwd()
+    return folder, file or folder / FILE_NAME, read_file(file)[0] if file else {}
+
+
+def _write(folder: Path, place: Path, wanted: Mapping[str, Any]) -> None:
+    """Add these settings to the file, and trust them."""
     if wanted and place.parent.resolve() != folder.resolve():
         raise CommandError(
             f"{printable(str(place))} is not of this project alone, so nothing is added to it",
-            f"write verify = ... there yourself, or make a {FILE_NAME} in {folder}",
+            f"write it there yourself, or make a {FILE_NAME} in {folder}",
         )
-    written = [key for key, text in wanted.items() if set_key(place, key, text) is None]
-    if written:
-        trust_settings(*written)
-    return VerifySetting(found, already, place, "verify" in written, "worktree_setup" in written)
+    for key, text in reversed(list(wanted.items())):  # The last one that is added comes first.
+        set_key(place, key, text)
+    if wanted:
+        trust_settings(*wanted)
 
 
 def trust_settings(*keys: str) -> None:

@@ -8,17 +8,16 @@ known, the hook runs before each gate. Source: docs/LANDING.md, "The gate".
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from beads_workers.core.base.model import value
 from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.base.settings import Worktrees
+from beads_workers.runtime.folder_events import IN_ISDIR, IN_OPEN, FolderEvents
 from beads_workers.worktrees.freshness import must_set_up
 from beads_workers.worktrees.git import GitError, git, names
 
@@ -30,9 +29,6 @@ checks."""
 KEPT_IN_SIGHT_MAX = 500
 """Number of files that the hook makes and that git does not ignore: each is named to ``git
 clean``."""
-
-IN_OPEN, IN_ISDIR, IN_Q_OVERFLOW = 0x20, 0x40000000, 0x4000
-EVENT = struct.Struct("iIII")
 
 Stats = dict[str, list[int]]
 """Time of change in nanoseconds, size and mode of each file."""
@@ -119,51 +115,32 @@ def excluded(names: Iterable[str]) -> list[str]:
 
 class Watch:
     """Watch on the files that a set-up hook reads and makes, until ``kept``. ``worktree``,
-    ``checkout``: the watched places; ``earlier``: the set-up before. ``fd`` is readable when
-    ``drain`` is due; -1 if nothing can be watched."""
+    ``checkout``: the watched places; ``earlier``: the set-up before."""
 
     def __init__(self, worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> None:
         self._worktree, self._earlier = worktree, earlier
         self._opened, self._listed = set[Path](), set[Path]()
-        self._folders: dict[int, Path] = {}
-        self._lost = False
-        self.fd = _call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+        self._events = FolderEvents()
         try:
             tracked = names(git(str(worktree), "ls-files", "-z"))
             folders = {str(each) for name in tracked for each in PurePosixPath(name).parents}
             self._before = _snapshot(worktree)  # First: the snapshot itself lists every folder.
             for place in (worktree, checkout):
-                self._watch([place, *(place / each for each in folders - {"."})])
+                inner = (place / each for each in folders - {"."})
+                self._events.watch([place, *inner], IN_OPEN)
         except (GitError, OSError):
             self.close()
             raise
 
-    def _watch(self, folders: Iterable[Path]) -> None:
-        for folder in folders:
-            if folder.is_dir():
-                number = _call("inotify_add_watch", self.fd, os.fsencode(folder), IN_OPEN)
-                self._lost = self._lost or number < 0
-                self._folders[number] = folder
+    @property
+    def fd(self) -> int:
+        """Readable when ``drain`` is due; -1 if nothing can be watched."""
+        return self._events.fd
 
     def drain(self) -> None:
         """Read the events of the kernel."""
-        with contextlib.suppress(BlockingIOError):
-            while self.fd >= 0 and (data := os.read(self.fd, 1 << 16)):
-                self._take(data)
-
-    def _take(self, data: bytes) -> None:
-        at = 0
-        while at < len(data):
-            number, mask, _, size = EVENT.unpack_from(data, at)
-            name = os.fsdecode(data[at + EVENT.size : at + EVENT.size + size].rstrip(b"\0"))
-            at += EVENT.size + size
-            folder = self._folders.get(number)
-            if mask & IN_Q_OVERFLOW or folder is None:
-                self._lost = True
-            elif mask & IN_ISDIR:
-                self._listed.add(folder / name)
-            else:
-                self._opened.add(folder / name)
+        for mask, path in self._events.read():
+            (self._listed if mask & IN_ISDIR else self._opened).add(path)
 
     def kept(self, recipe: str, script: str, environment: Mapping[str, str]) -> KeptSetUp | None:
         """Return the set-up to keep; None if not everything is known. Raises ``GitError``."""
@@ -175,7 +152,7 @@ class Watch:
         in_sight = tuple(name for name in listed if name in made)
         outside = self._outside(script, environment)
         nested = any(name.endswith("/") for name in listed)
-        if self._lost or self.fd < 0 or nested or outside is None or "BW_BASE" in script:
+        if self._events.lost or self.fd < 0 or nested or outside is None or "BW_BASE" in script:
             return None
         if len(made) > MADE_MAX or len(in_sight) > KEPT_IN_SIGHT_MAX:
             return None
@@ -209,9 +186,7 @@ class Watch:
 
     def close(self) -> None:
         """Stop watching."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        self._events.close()
 
 
 def watch(worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> Watch | None:
@@ -220,13 +195,6 @@ def watch(worktree: Path, checkout: Path, earlier: KeptSetUp | None) -> Watch | 
         return Watch(worktree, checkout, earlier)
     except (GitError, OSError):
         return None
-
-
-def _call(name: str, *arguments: object) -> int:
-    import ctypes  # Imported here: only a set-up, which is watched, needs it.
-
-    found: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
-    return found(*arguments)
 
 
 def _expanded(word: str, environment: Mapping[str, str]) -> str | None:

@@ -41,8 +41,8 @@ def recipe(settings: Worktrees) -> str:
     """Return everything but its base that a worktree depends on, as one text."""
     own = replace(settings.rules.worlds, world=None, teardown=None, slots=SLOTS)
     rules = replace(settings.rules, disk_floor_bytes=0, setup_reads=(), pool=0, worlds=own)
-    cone = None if settings.cone is None else ()  # Folders come and go.
-    plain = replace(settings, reuse=0, on="", cone=cone, rules=rules)
+    # Folders of a cone come and go.
+    plain = replace(settings, reuse=0, on="", cone=settings.cone and (), rules=rules)
     about = to_plain(replace(plain, base="", base_name="", base_else="", remote=""))
     mask = os.umask(0o022)
     os.umask(mask)

@@ -16,8 +16,6 @@ from beads_workers.worktrees.ref_files import places
 
 Cone = tuple[str, ...]
 
-PATTERNS = "info/sparse-checkout"
-"""File of a worktree's git directory that says which files are there."""
 _ASKED = ("config", "--type=bool", "--get-regexp", r"^core\.sparsecheckout(cone)?$")
 _NO_FOLDER = {*'\\"*?[\n'}
 """Characters in whose place git reads patterns, now and then."""
@@ -39,14 +37,15 @@ def take_cone(worktree: str, cone: Cone | None) -> None:
         if _SPARSE in lines(git_or_none(worktree, *_ASKED) or ""):
             git(worktree, "sparse-checkout", "disable")
     elif cone_of(worktree) != cone:
-        stdin = "".join(f"{_quoted(folder)}\n" for folder in cone)
+        quoted = (each.replace("\\", "\\\\").replace('"', '\\"') for each in cone)
+        stdin = "".join(f'"{each}"\n' for each in quoted)
         git(worktree, "sparse-checkout", "set", "--cone", "--stdin", stdin=stdin)
 
 
 def is_sparse(worktree: str) -> bool:
     """Return whether a worktree may have files that are not checked out."""
     found = places(Path(worktree))
-    return found is None or Path(found[0], PATTERNS).exists()
+    return found is None or Path(found[0], "info/sparse-checkout").exists()
 
 
 def widened(cone: Cone, folders: Iterable[str]) -> Cone:
@@ -66,10 +65,6 @@ def holds(cone: Cone, name: str) -> bool:
 def _above(folder: str) -> list[str]:
     parts = folder.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
-
-
-def _quoted(folder: str) -> str:
-    return '"{}"'.format(folder.replace("\\", "\\\\").replace('"', '\\"'))
 
 
 def _plain(row: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.proof.forge import KILLS, RACES
 from tests.proof.machines import CASES as MACHINES_CASES
+from tests.proof.needs import KINDS
 from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.persons import CASES as PERSONS_CASES
 from tests.proof.proposals import PROJECTS
@@ -130,6 +131,7 @@ PROPOSALS = (
     sys.executable,
     *("-m", "tests.proof.proposals", "--cases", "{size}", "--json", "--progress"),
 )
+NEEDS = (sys.executable, "-m", "tests.proof.needs", "--cases", "{size}", "--json", "--progress")
 WHOSE = (sys.executable, "-m", "tests.proof.whose", "--cases", "{size}", "--json", "--progress")
 MACHINES = (
     sys.executable,
@@ -188,6 +190,7 @@ PARTS: Sequence[Part] = (
     Part("hostile-git", "settings of git", len(hostile_settings()), HOSTILE_GIT, 500.0),
     Part("sees", "layouts of projects", len(LAYOUTS), SEES, 240.0),
     Part("proposals", "projects", len(PROJECTS), PROPOSALS, 2.0),
+    Part("needs", "kinds of projects", len(KINDS), NEEDS, 300.0),
     Part("odd-starts", "commands in odd places", len(odd_starts()), ODD_STARTS, 700.0),
     Part("submodules", "cases of submodules", len(SUBMODULE_CASES), SUBMODULES, 300.0),
     Part("machines", "faults of hosts and of home", len(MACHINES_CASES), MACHINES, 1500.0),

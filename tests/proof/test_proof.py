@@ -14,6 +14,7 @@ import pytest
 from tests.proof.__main__ import Proving
 from tests.proof.forge import KILLS, RACES
 from tests.proof.machines import CASES as MACHINES_CASES
+from tests.proof.needs import KINDS
 from tests.proof.odd_starts import cases as odd_starts
 from tests.proof.parts import PARTS, ROOT, Part
 from tests.proof.persons import CASES as PERSONS_CASES
@@ -77,6 +78,7 @@ def test_full_size_is_what_is_promised() -> None:
         "hostile-git": len(hostile_settings()),
         "sees": len(LAYOUTS),
         "proposals": len(PROJECTS),
+        "needs": len(KINDS),
         "submodules": len(SUBMODULE_CASES),
         "git-faults": 5500,
         "bd-faults": 555,

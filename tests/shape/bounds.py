@@ -36,30 +36,30 @@ BUDGET: Mapping[str, int] = {
     "agents": 2541,
     "attempts": 2525,
     "chaos": 1238,
-    "checks": 4755,
-    "cli": 8564,
+    "checks": 4994,
+    "cli": 8634,
     "conformance": 2616,
-    "core": 14350,
+    "core": 14353,
     "demo": 727,
     "executors": 767,
     "integrations": 12646,
-    "landing": 4950,
+    "landing": 4923,
     "places": 2432,
-    "runtime": 8854,
+    "runtime": 8898,
     "trackers": 3378,
     "ui": 7948,
     "views": 517,
-    "worktrees": 4016,
+    "worktrees": 4013,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 83_713
+GRANTED = 84_039
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
 1,500 for issues of forges, 1,975 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync. Of the 2,000 for
-pull requests 1,758 are used, of the 900 for worlds of worktrees 574 so far."""
+pull requests 1,758 are used, of the 900 for worlds of worktrees 900."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:
@@ -108,16 +108,16 @@ BOUNDS = {
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190. Pull requests: two
     # adapters, what becomes of each, and where people see it: 172. Worlds of worktrees: 39.
-    "functions": Bound(7559, slack=30),
+    "functions": Bound(7587, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(6),
     "tiny_functions": Bound(312, slack=10),
     "repacking_calls": Bound(21),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1147, slack=10),
+    "classes": Bound(1150, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(138750, slack=1000),
+    "test_lines": Bound(139413, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

@@ -59,16 +59,21 @@ class WorldRules:
 
     def block(self, slot: int) -> range:
         """Return the ports of a number."""
-        first = self.port_base + slot * self.ports
-        return range(first, first + max(1, self.ports))
+        named = (int(found[2] or 0) for _, text in self.env for found in _FIELD.finditer(text))
+        size = max(self.ports, 1, *(more + 1 for more in named))
+        first = self.port_base + slot * size
+        return range(first, first + size)
 
     def variables(self, slot: int, worktree: str, issue_id: str) -> dict[str, str]:
         """Return the number's variable, and those of ``env``."""
         issue = re.sub(r"\W", "_", issue_id, flags=re.ASCII)
-        fields = (str(slot), str(self.block(slot).start), worktree, issue)
-        found = dict(zip(FIELDS, fields, strict=True))
-        made = {n: _FIELD.sub(lambda field: found[field[1]], text) for n, text in self.env}
-        return {SLOT: str(slot), **made}
+        first = self.block(slot).start
+        found = dict(zip(FIELDS, (str(slot), str(first), worktree, issue), strict=True))
+
+        def filled(field: re.Match[str]) -> str:
+            return str(first + int(field[2])) if field[2] else found[field[1]]
+
+        return {SLOT: str(slot), **{n: _FIELD.sub(filled, text) for n, text in self.env}}
 
 
 def read_slots(text: Any) -> tuple[int, int]:
@@ -97,12 +102,12 @@ def read_variables(table: Any) -> Pairs:
             raise ValueError(f"names of variables, which {name[:60]!r} is not")
         if any(name == each or (each[-1] == "_" and name.startswith(each)) for each in REFUSED):
             raise ValueError(f"variables of the project; {name} is not the project's to set")
-        odd = [field for field in re.findall(r"\{([^{}]*)\}", text) if field not in FIELDS]
+        odd = re.findall(r"\{([^{}]*)\}", _FIELD.sub("", text))
         if odd:
             named = ", ".join(f"{{{each}}}" for each in FIELDS)
             raise ValueError(f"templates with {named}; {name} has {{{odd[0][:40]}}}")
     return tuple(found)
 
 
-_FIELD = re.compile(r"\{(" + "|".join(FIELDS) + r")\}")
+_FIELD = re.compile(r"\{(" + "|".join(FIELDS) + r")(?:(?<=port)\+([1-9]))?\}")
 _ALLOWED = 'texts by names of variables: PORT = "{port}"'
