@@ -168,6 +168,8 @@ def layer_faults(path: Path, module: ast.AST) -> list[str]:
         pieces = name.split(".")
         if pieces[0] != "beads_workers" or len(pieces) == 1 or pieces[1] not in ROOMS:
             continue
+        if name.startswith(KERNEL) and room != "core":
+            continue  # Whatever runs, runs on it.
         stranger = pieces[1] == "integrations" == room and pieces[2:3] not in ([], list(own))
         if pieces[1] not in allowed or stranger:
             faults.append(f"{line}: {room} may not import {name}")
@@ -175,6 +177,30 @@ def layer_faults(path: Path, module: ast.AST) -> list[str]:
         known = (group, *GROUPS.get(group, ()))
         if group in GROUPS and (pieces[2:] and pieces[2] not in known):
             faults.append(f"{line}: the group {group} of the core may not import {name}")
+    return faults
+
+
+KERNEL = "beads_workers.runtime.kernel"
+ON_HOSTS = "places/guard.py"
+"""Sent to hosts as a text of its own, where it has no package; hosts run Linux."""
+OF_SYSTEMS = frozenset({
+    "pidfd_open", "pidfd_send_signal", "waitid", "pipe2", "memfd_create", "fdatasync", "O_TMPFILE",
+    "O_PATH", "SO_PEERCRED", "CLOCK_BOOTTIME", "sched_getaffinity", "sys.platform",
+    "platform.system", "epoll", "kqueue", "eventfd", "posix_fadvise", "splice", "sendfile",
+})  # fmt: skip
+"""What some systems lack, and what tells which one this is."""
+
+
+def names_of_systems(module: ast.AST) -> list[str]:
+    """What only ``runtime.kernel`` may ask the system."""
+    faults = [f"{line}: imports {name}" for name, line in imports(module) if name == "ctypes"]
+    for node in nodes(module):
+        if isinstance(node, ast.Constant) and str(node.value).startswith(("/proc", "/sys/kernel")):
+            faults.append(f"{node.lineno}: reads {node.value}")
+        elif isinstance(node, ast.Attribute) and not OF_SYSTEMS.isdisjoint(
+            (node.attr, dotted(node))
+        ):
+            faults.append(f"{node.lineno}: asks {dotted(node)}")
     return faults
 
 
@@ -334,6 +360,8 @@ def module_faults(path: Path, module: ast.Module) -> list[str]:
         file = str(path.relative_to(PACKAGE))
         said = [f"{n}: {what}" for what, n in talk_and_exits(module) if (file, what) not in ALLOWED]
         faults += [fault for fault in said if not is_main_call(module, fault)]
+    if not path.is_relative_to(PACKAGE / "runtime/kernel") and path != PACKAGE / ON_HOSTS:
+        faults += names_of_systems(module)
     if (str(path.relative_to(PACKAGE)), "git") not in ALLOWED:
         faults += [f"{line}: names git past worktrees/git.argv" for line in calls_of_git(module)]
         if "beads_workers.worktrees.git" in ast.unparse(module):
@@ -415,6 +443,15 @@ def test_the_layer_checker_catches_an_import_from_a_later_group(group: str, name
 )  # fmt: skip
 def test_the_purity_checker_catches_the_world(source: str) -> None:
     assert impurities(planted(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import ctypes", "open(f'/proc/{pid}/stat')", "os.pidfd_open(1)", "x = socket.SO_PEERCRED",
+     "if sys.platform == 'darwin': pass", "os.waitid(*asked)"],
+)  # fmt: skip
+def test_the_checker_of_systems_catches_who_asks_past_the_kernel(source: str) -> None:
+    assert names_of_systems(planted(source))
 
 
 @pytest.mark.parametrize("source", ["print()", "sys.exit(1)", "raise SystemExit", "os._exit(0)"])

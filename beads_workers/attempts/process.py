@@ -12,6 +12,7 @@ from enum import Enum
 
 from beads_workers.core.base.model import value
 from beads_workers.runtime import sessions
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.processes import spawn_found
 
 READ_BYTES = 1 << 16
@@ -105,8 +106,8 @@ class _Running:
     def start(
         self, argv: Sequence[str], prompt: str | None, environment: Mapping[str, str]
     ) -> None:
-        out, out_writing = os.pipe2(os.O_CLOEXEC)
-        err, err_writing = os.pipe2(os.O_CLOEXEC)
+        out, out_writing = system.pipe()
+        err, err_writing = system.pipe()
         given = -1 if prompt is None else _readable(prompt)
         stdin: tuple[int, ...] = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)  # type: ignore[assignment]
         if given >= 0:
@@ -127,7 +128,7 @@ class _Running:
                 if descriptor >= 0:
                     os.close(descriptor)
         self._heard_at = time.monotonic()
-        self._pidfd = os.pidfd_open(self._pid)
+        self._pidfd = system.exit_descriptor(self._pid)
         self._selector.register(self._pidfd, selectors.EVENT_READ)
         for descriptor, act in ((out, self._spoken), (err, self._hearing.errors)):
             os.set_blocking(descriptor, False)
@@ -155,7 +156,7 @@ class _Running:
 
     def _buried(self) -> ProcessEnd:
         # Processes it started may still hold its pipes: kill them first, so that all can be read.
-        os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        system.wait_unreaped(self._pid)
         _signal(self._pid, signal.SIGKILL)
         sessions.end((self._pid,))
         for descriptor in list(self._pipes):
@@ -216,7 +217,7 @@ def _signal(pid: int, number: int) -> None:
 
 def _readable(prompt: str) -> int:
     # A file in memory, of any size: the agent reads it to its end, and nobody has to feed it.
-    descriptor = os.memfd_create("prompt", os.MFD_CLOEXEC)
+    descriptor = system.memory_file("prompt")
     with open(descriptor, "wb", closefd=False) as file:
         file.write(prompt.encode("utf-8", "surrogateescape"))
     os.lseek(descriptor, 0, os.SEEK_SET)

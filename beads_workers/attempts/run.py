@@ -41,7 +41,7 @@ from beads_workers.core.base.text import some
 from beads_workers.core.records import assignment
 from beads_workers.core.records.landing import Mend
 from beads_workers.core.records.receipts import Receipt, Tokens
-from beads_workers.runtime import sessions
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.usage_file import UsageFile
 from beads_workers.worktrees.git import GitError, GitNoAnswer
 
@@ -529,7 +529,7 @@ def main() -> int:
     """Run the attempt, see the module text; return 0 once there is an answer, another status if
     nothing could be tried."""
     asked = assignment.read_assignment(sys.stdin.read())
-    sessions.adopt()
+    system.adopt()
     try:
         attempt = AgentAttempt(asked)
     except GitError as error:

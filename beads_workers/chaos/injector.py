@@ -26,6 +26,7 @@ from beads_workers.core.base.settings import FleetSettings
 from beads_workers.exits import EXIT_TRACKER, EXIT_UNFINISHED
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import read_journal
+from beads_workers.runtime.kernel import system
 
 # --- targets -------------------------------------------------------------------------------------
 # Possible victims: the processes that this chaos has started, found by an inherited token.
@@ -84,10 +85,8 @@ class Targets:
 
 def _target_process(process: sessions.Process, orchestrator: int) -> TargetProcess | None:
     try:
-        with open(f"/proc/{process.pid}/comm") as file:
-            name = file.read().strip()
-        with open(f"/proc/{process.pid}/environ", "rb") as file:
-            environment = b"\0" + file.read()
+        name = system.name_of(process.pid)
+        environment = b"\0" + b"\0".join(system.environment_of(process.pid))
         is_lander = orchestrator and _parent(process.pid) == orchestrator
     except OSError:
         return None  # The process has just ended.
@@ -100,8 +99,8 @@ def _target_process(process: sessions.Process, orchestrator: int) -> TargetProce
 
 
 def _parent(pid: int) -> int:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return int(file.read().rpartition(b")")[2].split()[1])
+    stat = system.stat_of(pid)
+    return stat.parent if stat is not None else 0
 
 
 def at_work(everybody: Collection[TargetProcess]) -> int:
@@ -255,7 +254,7 @@ class Injector:
             self.account.read(run_id, entries)
 
     def _until_its_end(self, launch: Launch) -> None:
-        pidfd = os.pidfd_open(launch.pid)
+        pidfd = system.exit_descriptor(launch.pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(launch.client, select.POLLIN)

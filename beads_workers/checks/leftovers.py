@@ -22,6 +22,7 @@ from beads_workers.core.views.recovery import RecoveryState
 from beads_workers.exits import EXIT_USAGE
 from beads_workers.runtime import sessions
 from beads_workers.runtime.journal_file import segments
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.result_spool import replay_results
 from beads_workers.runtime.run_directory import SOCKET_PATH_MAX, RunDirectory
 from beads_workers.runtime.sockets import dead_sockets
@@ -225,7 +226,7 @@ def trouble_in(folder: Path) -> OSError | None:
 
 def _try_file(folder: Path) -> None:
     try:
-        fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fd = system.unnamed_file(folder)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             raise
@@ -246,7 +247,7 @@ def _try_socket(folder: Path) -> None:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             # Through the descriptor, because the folder's own path may be too long for a socket.
-            probe.bind(f"/proc/self/fd/{fd}/{name}")
+            probe.bind(system.path_in(fd, name))
             os.unlink(name, dir_fd=fd)
     finally:
         os.close(fd)

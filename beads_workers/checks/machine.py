@@ -10,16 +10,14 @@ import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import beads_workers
 from beads_workers.checks import rules
 from beads_workers.checks.rules import Check, FreeSpace, fail, ok
+from beads_workers.runtime.kernel import system
 
-TIME_ERROR = 5
-"""Result of ``adjtimex`` for a clock that is not synchronised."""
-TIMEX_BYTES = 512
-"""Buffer size: ``struct timex`` has 208 bytes on 64-bit Linux; all zero, the call only reads."""
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -31,16 +29,12 @@ def python() -> Check:
 
 
 def kernel() -> Check:
-    """Check that Linux has what the orchestrator needs, by calling it."""
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError) as error:
-        text = f"no pidfd_open ({error}): Linux 5.3 or later is needed"
-        return fail("kernel", text, "uname -sr")
-    if not Path("/proc/self/stat").exists():
-        return fail("kernel", "/proc is not mounted", "sudo mount -t proc proc /proc")
-    system = os.uname()
-    return ok("kernel", f"{system.sysname} {system.release}")
+    """Check that the system has what the orchestrator needs, by calling it."""
+    text, mend = system.missing()
+    if text:
+        return fail("kernel", text, mend)
+    name = os.uname()
+    return ok("kernel", f"{name.sysname} {name.release}")
 
 
 def file_limit(workers: int) -> Check:
@@ -57,7 +51,7 @@ def processes(workers: int, *, agent: bool) -> Check:
         limits.append((_number(CGROUP / "pids.current") or 0, of_container))
     of_user = _finite(resource.getrlimit(resource.RLIMIT_NPROC)[0])
     if of_user is not None and os.geteuid() != 0:  # The kernel does not apply this limit to root.
-        limits.append((sum(map(_threads, _processes_of(os.getuid()))), of_user))
+        limits.append((sum(map(system.threads_of, _processes_of(os.getuid()))), of_user))
     if not limits:
         return rules.process_limit(0, None, workers, agent=agent)
     used, limit = min(limits, key=lambda each: each[1] - each[0])
@@ -66,7 +60,7 @@ def processes(workers: int, *, agent: bool) -> Check:
 
 def memory(workers: int, *, agent: bool) -> Check:
     """Check the memory that the kernel reports as available, or the container still allows."""
-    available = _available()
+    available = system.available_memory()
     limit, used = _number(CGROUP / "memory.max"), _number(CGROUP / "memory.current")
     if limit is not None and used is not None:
         available = min(available, max(limit - used, 0))
@@ -104,11 +98,11 @@ def below_floor(folder: Path, floor: int) -> Check | None:
 
 
 def clock(last_seen: float | None) -> Check:
-    """Check the wall clock against the last run, and that CLOCK_BOOTTIME exists."""
+    """Check the wall clock against the last run, and that a clock counts during sleep."""
     try:
-        time.clock_gettime(time.CLOCK_BOOTTIME)
+        system.clock()
     except (AttributeError, OSError):
-        return fail("clock", "there is no CLOCK_BOOTTIME here: Linux is needed", "uname -sr")
+        return fail("clock", "no clock counts while the machine sleeps", "uname -sr")
     return rules.clock(time.time(), last_seen)
 
 
@@ -119,13 +113,7 @@ def ntp() -> Check:
 
 def synchronised() -> bool | None:
     """Return whether the kernel's clock is synchronised; None if the kernel does not say."""
-    import ctypes
-
-    try:
-        answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
-    except (OSError, AttributeError):
-        return None
-    return None if answer < 0 else answer != TIME_ERROR
+    return system.is_clock_synchronised()
 
 
 def nearest(path: Path) -> Path:
@@ -155,25 +143,8 @@ def _number(file: Path) -> int | None:
         return None  # There is no such limit here, or it is "max".
 
 
-def _available() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            return int(rest.split()[0]) << 10
-    raise OSError("MemAvailable is not in /proc/meminfo")
-
-
-def _processes_of(uid: int) -> Iterator[Path]:
-    for folder in Path("/proc").iterdir():
-        try:
-            if folder.name.isdigit() and folder.stat().st_uid == uid:
-                yield folder
-        except FileNotFoundError:
-            continue  # The process has ended meanwhile.
-
-
-def _threads(process: Path) -> int:
-    try:
-        return len(os.listdir(process / "task"))  # noqa: PTH208 - counted, never opened
-    except OSError:
-        return 0
+def _processes_of(uid: int) -> Iterator[int]:
+    for pid in system.pids():
+        with suppress(FileNotFoundError):  # The process has ended meanwhile.
+            if system.user_of(pid) == uid:
+                yield pid

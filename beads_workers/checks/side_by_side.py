@@ -2,7 +2,7 @@
 
 In each run set-up, world, verify and tear-down, as in a gate. What both use outside of their
 worktrees collides, whether a check noticed or not: ports on which something listens, databases of
-PostgreSQL, files that are written. Linux: reads /proc. Source: docs/WORLDS.md.
+PostgreSQL, files that are written. Source: docs/WORLDS.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GateResult, start_gate
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import landing_folder
-from beads_workers.runtime.folder_events import WRITTEN, FolderEvents
+from beads_workers.runtime.kernel import system
+from beads_workers.runtime.kernel.folder_events import WRITTEN, FolderEvents
 from beads_workers.worktrees.git import GitError, git, names
 
 NAME = "beside"
@@ -36,8 +37,6 @@ SHARED = {"port": "listen on port", "database": "use the PostgreSQL database", "
 """What both worktrees do, by the kind of what they use."""
 FROM_WHICH_OTHERS_ARE_MADE = {"postgres", "template1"}
 
-_LISTENS = re.compile(r"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:0000 0A ", re.MULTILINE)
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _BACKEND = re.compile(rb"postgres: (?:\S+: )?\S+ (\S+) (?:\[local\]|\S+\(\d+\)) ")
 
 
@@ -118,7 +117,7 @@ class _Look:
         apart = worktrees.folder, worktrees.state_directory, str(landing_folder(worktrees))
         self._apart = tuple(f"{each}/" for each in apart)
         self._known, self._before, self.used = (
-            set[str](),
+            set[int](),
             set[tuple[str, str]](),
             set[tuple[str, str]](),
         )
@@ -127,8 +126,7 @@ class _Look:
 
     def again(self) -> None:
         """Look once more."""
-        tables = "".join(table.read_text() for table in _TABLES if table.exists())
-        found = {("port", str(int(port, 16))) for port in _LISTENS.findall(tables)}
+        found = {("port", str(port)) for port in system.listening_ports()}
         found |= {("database", name) for name in self._databases()}
         for _, path in self.events.read():
             # Files without a name have their number.
@@ -138,9 +136,9 @@ class _Look:
 
     def _databases(self) -> Iterator[str]:
         """Yield the databases of new backends, which have them in their titles."""
-        for pid in {name for name in os.listdir("/proc") if name.isdigit()} - self._known:  # noqa: PTH208
-            with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-                title = file.read()
+        for pid in {*system.pids()} - self._known:
+            with suppress(OSError):
+                title = system.command_of(pid)[0]
                 if (backend := _BACKEND.match(title)) is not None:
                     yield from {os.fsdecode(backend[1])} - FROM_WHICH_OTHERS_ARE_MADE
                 elif b"postgres" in title:

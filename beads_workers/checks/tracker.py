@@ -24,6 +24,7 @@ from beads_workers.core.base.text import counted, printable, some
 from beads_workers.kinds import DoctorInput
 from beads_workers.runtime import sessions
 from beads_workers.runtime.abandoned import claims_of_runs
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.run_directory import RunDirectory, tracker_folder
 from beads_workers.runtime.sources import open_source
 from beads_workers.trackers.bd.calls import BdCalls
@@ -207,7 +208,7 @@ def _known_faults(version: str, place: Path) -> Iterator[Check]:
         yield warn("tracker", f"bd {version} was withdrawn by its authors", INSTALL)
     try:
         pid = int((place / "dolt-server.pid").read_text())
-        program = str(Path(f"/proc/{pid}/exe").readlink())
+        program = system.program_of(pid)
     except (OSError, ValueError):
         return
     running = program.removesuffix(" (deleted)")
@@ -257,16 +258,13 @@ def _holders(place: Path) -> list[int]:
 
 
 def _parent(pid: int) -> int | None:
-    try:
-        found = re.search(r"(?m)^PPid:\s*(\d+)", Path(f"/proc/{pid}/status").read_text())
-    except OSError:
-        return None
-    return int(found[1]) if found else None
+    stat = system.stat_of(pid)
+    return stat.parent if stat is not None else None
 
 
 def _name_of(pid: int) -> str:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        words = system.command_of(pid)
     except OSError:
         return "gone by now"
     return printable(b" ".join(words[:2]).decode("utf-8", "replace").strip(), 60)

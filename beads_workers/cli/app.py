@@ -78,12 +78,9 @@ def _main() -> None:
         return
     if sys.argv[1:2] == ["help"]:
         sys.argv[1:] = [*sys.argv[2:], "--help"]
-    if not (HELP & {*sys.argv[1:]} or _is_linux()):
-        _fail(
-            "this system cannot run a fleet: Linux 5.3 or later is needed (pidfd_open)",
-            "in a virtual machine or a container with Linux it runs as it is",
-            EXIT_ERROR,
-        )
+    if not HELP & {*sys.argv[1:]} and (lacks := _lacks()):
+        hint = "in a virtual machine or a container with Linux it runs as it is"
+        _fail(f"this system cannot run a fleet: {lacks}", hint, EXIT_ERROR)
     try:
         os.getcwd()  # noqa: PTH109 - pathlib is not loaded yet
     except FileNotFoundError:
@@ -136,15 +133,10 @@ def _printable(text: str) -> str:
     return printable(text)
 
 
-def _is_linux() -> bool:
-    """Return whether the system has pidfds, which everything here needs."""
-    try:
-        os.close(os.pidfd_open(os.getpid()))
-    except AttributeError:
-        return False
-    except OSError as error:
-        return error.errno != errno.ENOSYS
-    return True
+def _lacks() -> str:
+    from beads_workers.runtime.kernel import system
+
+    return system.missing()[0]
 
 
 def _usage_errors() -> type[Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_USAGE
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.locks import is_locked
 
 if TYPE_CHECKING:
@@ -291,7 +292,7 @@ def wait_for_exit(pid: int, seconds: float = EXIT_SECONDS) -> bool:
     import select
 
     try:
-        fd = os.pidfd_open(pid)
+        fd = system.exit_descriptor(pid)
     except OSError:
         return True
     try:

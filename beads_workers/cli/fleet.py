@@ -25,6 +25,7 @@ from beads_workers.cli.kinds import need
 from beads_workers.errors import CommandError
 from beads_workers.exits import EXIT_NOT_RUNNING, EXIT_UNFINISHED, EXIT_UNKNOWN, EXIT_USAGE
 from beads_workers.runtime import live_page
+from beads_workers.runtime.kernel import system
 
 # --- leftovers -----------------------------------------------------------------------------------
 # Processes of a run that are still there after the end of its fleet.
@@ -60,7 +61,7 @@ def leftovers(state_directory: Path, run_id: str) -> list[Leftover]:
 
 def _command(pid: int) -> str:
     try:
-        argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        argv = system.command_of(pid)
     except OSError:
         return ""
     return b" ".join(argv).decode("utf-8", "replace").strip()[:COMMAND_CHARS_MAX]

@@ -32,6 +32,7 @@ from threading import Event
 
 from beads_workers.conformance.link import Breach, Message, PeerLink
 from beads_workers.core.base.wire import NAMES, SideMessage
+from beads_workers.runtime.kernel import system
 
 LOOK_SECONDS = 0.01
 DYING_SECONDS = 0.5
@@ -94,20 +95,13 @@ class TaskProcess:
     """A process of a task, identified by pid and start time."""
 
     pid: int
-    started: str
+    started: int
 
     @property
     def lives(self) -> bool:
         """Whether the process still lives; a zombie does not."""
-        stat = _stat(self.pid)
-        return bool(stat) and stat[0] not in "ZX" and stat[19] == self.started
-
-
-def _stat(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    except OSError:
-        return []
+        stat = system.stat_of(self.pid)
+        return stat is not None and not stat.is_dead and stat.started == self.started
 
 
 @dataclass(slots=True)
@@ -130,7 +124,7 @@ class Bench:
     _listens_at: Path = field(init=False)
     _orchestrator: subprocess.Popen[bytes] | None = None
     _worker: subprocess.Popen[bytes] | None = None
-    _seen: dict[int, str] = field(default_factory=dict)
+    _seen: dict[int, int] = field(default_factory=dict)
     _numbers: int = 0
 
     @property
@@ -454,9 +448,9 @@ class Bench:
     def processes(self) -> list[TaskProcess]:
         """Return all processes of tasks that still live."""
         for _, pid, _ in self._began():
-            stat = _stat(int(pid))
-            if stat:
-                self._seen.setdefault(int(pid), stat[19])
+            stat = system.stat_of(int(pid))
+            if stat is not None:
+                self._seen.setdefault(int(pid), stat.started)
         return [p for p in (TaskProcess(*each) for each in self._seen.items()) if p.lives]
 
     def wait_ended(self, requirement: str) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from beads_workers.conformance.bench import NotClaimed, Timing
 from beads_workers.conformance.link import Breach, Message, PeerLink
+from beads_workers.runtime.kernel import system
 
 VERSION_1 = frozenset({"type", "worker_id", "timestamp", "issue_id", "priority", "title"})
 """The keys of a TASK of version 1."""
@@ -304,8 +305,7 @@ def _link(connection: socket.socket, transcript: list[str], says: Mapping[str, A
 
 
 def _pid_of(connection: socket.socket) -> int:
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(found[:4], sys.byteorder)
+    return system.peer_of(connection)[0]
 
 
 def _received(handle: socket.socket) -> socket.socket | None:

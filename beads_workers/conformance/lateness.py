@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from beads_workers.runtime.kernel import system
 
 NANOSECONDS = 1e9
 SHARE = 0.5
@@ -20,23 +20,12 @@ class ProcessorClock:
 
     def watch(self, pid: int) -> None:
         """Exclude the time that this process has waited until now."""
-        self._before.setdefault(pid, _waited(pid))
+        self._before.setdefault(pid, system.waited_seconds(pid))
 
     def excuses(self, allowed: float, pid: int) -> float:
         """Return the seconds that this process waited if they excuse a delay, else 0.
 
         ``allowed``: seconds in which something was due.
         """
-        waited = _waited(pid) - self._before.get(pid, 0.0)
+        waited = system.waited_seconds(pid) - self._before.get(pid, 0.0)
         return waited if 0.0 < allowed * SHARE <= waited else 0.0
-
-
-def _waited(pid: int) -> float:
-    return max(map(_thread_waited, Path(f"/proc/{pid}/task").glob("*")), default=0.0)
-
-
-def _thread_waited(thread: Path) -> float:
-    try:
-        return int((thread / "schedstat").read_text().split()[1]) / NANOSECONDS
-    except (OSError, IndexError):
-        return 0.0

@@ -40,6 +40,7 @@ from beads_workers.landing.repository import BROKEN, PINS
 from beads_workers.landing.sees.leads import Lead, find_leads
 from beads_workers.landing.shortage import Shortage
 from beads_workers.runtime import sessions
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import hide, inherited
 from beads_workers.worktrees import making, programs, ref_files, slots, submodules
@@ -205,13 +206,13 @@ class GateProcess:
     def __init__(self, order: GateOrder, pid: int, results: int) -> None:
         self.order = order
         self.began = time.monotonic()
-        self.pidfd = os.pidfd_open(pid)
+        self.pidfd = system.exit_descriptor(pid)
         self._pid, self._results, self._shortage = pid, results, Shortage()
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """Ask the gate to end, with every process it started."""
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, number)
+            system.send(self.pidfd, number)
 
     def result(self) -> GateResult:
         """Return the result of a gate that has ended."""
@@ -231,7 +232,7 @@ def start_gate(
     settings: LanderSettings, folder: Path, order: GateOrder, keep: Verdicts
 ) -> GateProcess:
     """Fork a gate. Raises ``OSError``."""
-    results, result_fd = os.pipe2(os.O_CLOEXEC)
+    results, result_fd = system.pipe()
     # Without its own handler yet, the child would report a signal to it as one to the lander.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
     try:
@@ -256,8 +257,8 @@ def _be_gate(
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _told_to_end)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
-        sessions.die_with_parent(signal.SIGTERM)
-        sessions.adopt()
+        system.die_with_parent(signal.SIGTERM)
+        system.adopt()
         # Above all the lander's lock: a gate that outlives the lander must not hold it.
         os.closerange(3, result_fd)
         os.closerange(result_fd + 1, 1 << 16)
@@ -703,7 +704,7 @@ class _CannotGate(Exception):
 
 @contextlib.contextmanager
 def _pidfd(pid: int) -> Iterator[int]:
-    descriptor = os.pidfd_open(pid)
+    descriptor = system.exit_descriptor(pid)
     try:
         yield descriptor
     finally:

@@ -61,6 +61,7 @@ from beads_workers.landing.repository import (
 from beads_workers.landing.run_in_review import RunInReview
 from beads_workers.landing.scratch_merges import Conflict, Coupled, Follow, Passenger
 from beads_workers.landing.sees.again import LookBeforeTrains
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.locks import try_lock
 from beads_workers.runtime.processes import say
 from beads_workers.worktrees import git, reuse
@@ -969,7 +970,7 @@ class Lander:
                 stderr=log,
                 start_new_session=True,
             )
-        self._after = _After(process, os.pidfd_open(process.pid))
+        self._after = _After(process, system.exit_descriptor(process.pid))
         self.selector.register(self._after.pidfd, selectors.EVENT_READ, self._after_ended)
 
     def _after_ended(self) -> None:

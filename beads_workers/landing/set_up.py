@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from beads_workers.core.base.model import value
 from beads_workers.core.base.plain import BAD_VALUE, from_plain, to_plain
 from beads_workers.core.base.settings import Worktrees
-from beads_workers.runtime.folder_events import IN_ISDIR, IN_OPEN, FolderEvents
+from beads_workers.runtime.kernel.folder_events import IN_ISDIR, IN_OPEN, FolderEvents
 from beads_workers.worktrees.freshness import must_set_up
 from beads_workers.worktrees.git import GitError, git, names
 

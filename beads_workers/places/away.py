@@ -45,6 +45,7 @@ from beads_workers.executors.files import (
 )
 from beads_workers.places import parcel
 from beads_workers.places.host import COPIES, ORDER, RESULT, USAGE, WORK
+from beads_workers.runtime.kernel import system
 from beads_workers.worktrees import git
 from beads_workers.worktrees.git import BRANCHES, GitError
 from beads_workers.worktrees.landed import ATTEMPTS
@@ -77,7 +78,7 @@ class LineToPlace:
         here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         until = time.monotonic() + CONNECT_SECONDS
         try:
-            while not self._connects(f"/proc/self/fd/{here}/{name}"):
+            while not self._connects(system.path_in(here, name)):
                 if time.monotonic() > until:
                     raise AwayFailed(f"nobody speaks to its place: {path}")
                 time.sleep(0.1)

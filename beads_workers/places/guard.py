@@ -154,7 +154,7 @@ def watch(folder: Path, lease: SharedLease, guard: int) -> None:
         if clock() > lease.until + lease.grace + LATE:
             why = LEASE_OVER
             os.kill(guard, signal.SIGKILL)
-        signal.sigtimedwait({signal.SIGCHLD}, TICK)
+        signal.sigtimedwait({signal.SIGCHLD}, TICK)  # type: ignore[attr-defined,unused-ignore]
     if lease.begun:
         ended = sweep(folder.name, os.getpid(), why)
         if read_record(folder / "ended") is None:
@@ -215,7 +215,7 @@ class Guard:
     def attend(self, peer: socket.socket) -> None:
         """Answer the word of a connection if it is of the same user; raises ``OSError``."""
         with peer, peer.makefile("rb") as file:
-            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            credentials = peer.getsockopt(socket.SOL_SOCKET, SO_PEERCRED, 12)
             if struct.unpack("3i", credentials)[1] == os.getuid():
                 peer.settimeout(PEER_SECONDS)
                 peer.sendall(self.answer(file.readline(LINE_MAX)))
@@ -497,7 +497,7 @@ class Relay:
             "pythons": found,
             "python311": found.get(newest),
             **here(),
-            "cpus": len(os.sched_getaffinity(0)),
+            "cpus": len(os.sched_getaffinity(0)),  # type: ignore[attr-defined,unused-ignore]
             "free": shutil.disk_usage(self.base).free,
             "programs": {name: shutil.which(name) for name in names},
             "user": os.environ.get("USER", str(os.getuid())),
@@ -615,13 +615,15 @@ def ask_guard(folder: Path, word: Json) -> Json:
 
 LIBC = ctypes.CDLL(None)
 """Loaded before a fork, whose child may not load it."""
+SO_PEERCRED, CLOCK_BOOTTIME = 17, 7
+"""Linux's, where another system runs the type checker."""
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def clock() -> float:
     """Return the seconds since the host started, including the time that it slept."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.clock_gettime(CLOCK_BOOTTIME)
 
 
 def here() -> Json:

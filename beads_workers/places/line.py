@@ -30,8 +30,8 @@ from beads_workers.core.base.plain import from_plain, to_plain
 from beads_workers.core.base.text import size
 from beads_workers.core.records.journal import Leased
 from beads_workers.places import guard
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.places import LineSettings
-from beads_workers.runtime.sockets import peer_of
 
 WORD_SECONDS, OFTEN_SECONDS, SOON_SECONDS = 2.0, 0.5, 0.25
 """Time between two words for an attempt: for one of many, of few, and where something has just
@@ -312,9 +312,8 @@ class Client:
     @property
     def is_stopped(self) -> bool:
         """Whether its worker has stopped it: then its attempt is stopped, too."""
-        with suppress(OSError):
-            return b") T " in Path(f"/proc/{self.pid}/stat").read_bytes()
-        return False
+        stat = system.stat_of(self.pid)
+        return stat is not None and stat.is_stopped
 
 
 class PlaceLine:
@@ -605,7 +604,7 @@ class PlaceLine:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve the program of one attempt."""
-        pid, uid = peer_of(writer.get_extra_info("socket"))
+        pid, uid = system.peer_of(writer.get_extra_info("socket"))
         attempt: AwayAttempt | None = None
         client = Client(writer, pid)
         try:

@@ -37,6 +37,7 @@ from beads_workers.runtime.functions import (
     asking_line,
     begun_line,
 )
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.output import keep_result
 
 # --- surroundings --------------------------------------------------------------------------------
@@ -349,12 +350,10 @@ class FunctionHost:
     def _is_spent(self) -> bool:
         """Return whether calls have left a child or too many threads, which must not meet the next
         call."""
-        try:
-            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            threading = sys.modules.get("threading")
-            return threading is not None and threading.active_count() > THREADS_MAX
-        return True  # A child, dead or alive.
+        if system.has_children():
+            return True
+        threading = sys.modules.get("threading")
+        return threading is not None and threading.active_count() > THREADS_MAX
 
     def _asked_to_end(self, *_: object) -> None:
         if not self._calling:

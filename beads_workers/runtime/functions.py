@@ -33,6 +33,7 @@ from beads_workers.core.base.plans import Plan, Step
 from beads_workers.core.base.settings import Ahead
 from beads_workers.core.workers.worker_events import StepAnswered, StepOver
 from beads_workers.executors.functions import NOTHING, CallResult
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.output import AttemptOutput
 from beads_workers.runtime.processes import spawn_in_group
 from beads_workers.runtime.steps import MACHINE_ERRORS, CannotStart, encoded, prepare, step_ended
@@ -323,7 +324,7 @@ class HostProcess:
         with theirs:
             try:
                 self.pid = _spawn(theirs.fileno(), module, allowed, environment)
-                self._pidfd = os.pidfd_open(self.pid)
+                self._pidfd = system.exit_descriptor(self.pid)
             except OSError:
                 self.socket.close()
                 raise
@@ -440,7 +441,7 @@ class HostProcess:
     def ask_to_cancel(self) -> None:
         """Send SIGUSR1 to the process alone."""
         try:
-            signal.pidfd_send_signal(self._pidfd, signal.SIGUSR1)
+            system.send(self._pidfd, signal.SIGUSR1)
         except ProcessLookupError:
             pass
 
@@ -452,7 +453,7 @@ class HostProcess:
             os.killpg(self.pid, number)
         except ProcessLookupError:
             # It has moved to another group; until it is reaped, the pidfd names it.
-            signal.pidfd_send_signal(self._pidfd, number)
+            system.send(self._pidfd, number)
         except PermissionError:
             pass  # It has become another user's.
 

@@ -23,6 +23,7 @@ from beads_workers.core.records.issues import Transition
 from beads_workers.core.views.recovery import Checkpoint, resumed
 from beads_workers.core.views.snapshot import Board
 from beads_workers.runtime.journal_file import remove_oldest, segment_path
+from beads_workers.runtime.kernel import system
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_RETRY_SECONDS = 0.5
@@ -79,7 +80,7 @@ class Journal:
         clock: Callable[[], float] = time.monotonic,
         write: Callable[[int, bytes | memoryview], int] = os.write,
         size: Size = DEFAULT,
-        fdatasync: Callable[[int], None] = os.fdatasync,
+        fdatasync: Callable[[int], None] = system.sync_data,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """``path``: path of the first segment. Raises ``OSError``."""

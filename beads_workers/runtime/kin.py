@@ -2,7 +2,7 @@
 
 Source: docs/SEMANTICS.md, "Connection loss". They are not our children and carry no token of ours.
 They are known by the process that started them, by their session and process group, and by the
-fleet and the issue in their environment. They are never sent a signal. Linux: reads /proc.
+fleet and the issue in their environment. They are never sent a signal.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.settings import NOTIFY_DESKTOP
 from beads_workers.core.records.journal import Entry
 from beads_workers.core.views.snapshot import Board
+from beads_workers.runtime.kernel import system
 from beads_workers.ui.notices import Notice, Notices, environment
 from beads_workers.ui.time_text import moment
 
@@ -209,7 +210,7 @@ class Running:
         assert self._process.stdout is not None, "a pipe was asked for"
         self._output = self._process.stdout
         os.set_blocking(self._output.fileno(), False)
-        self._pidfd = os.pidfd_open(self._process.pid)
+        self._pidfd = system.exit_descriptor(self._process.pid)
 
     def watch(self, selector: selectors.BaseSelector, ended: Callable[[], None]) -> None:
         """Let the loop read the command's output, and call ``ended`` when the command has ended."""

@@ -2,7 +2,7 @@
 
 As long as one stands there, the worktree is not touched and its issue is not handed out. A process
 is taken for a person's if its working directory is in the worktree, it runs as this user, and it is
-no part of an attempt of this project (``within_attempt``). Linux: reads /proc.
+no part of an attempt of this project (``within_attempt``).
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from beads_workers.core.base.model import value
 from beads_workers.core.base.text import printable
 from beads_workers.runtime import within_attempt
+from beads_workers.runtime.kernel import system
 
 PASSING_SECONDS = 0.3
 """A program that somebody calls for this folder, like ``git status``, is gone by then."""
@@ -63,18 +65,15 @@ def described(found: list[Occupant]) -> str:
 def _pids() -> Iterator[int]:
     """Yield the other processes of this user."""
     us, user = os.getpid(), os.getuid()
-    with os.scandir("/proc") as entries:
-        for entry in entries:
-            try:
-                if entry.name.isdigit() and entry.stat().st_uid == user and int(entry.name) != us:
-                    yield int(entry.name)
-            except OSError:
-                continue  # It has ended.
+    for pid in system.pids():
+        with suppress(OSError):  # It has ended.
+            if pid != us and system.user_of(pid) == user:
+                yield pid
 
 
 def _is_in(pid: int, root: str) -> bool:
     try:
-        place = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - many looks
+        place = system.folder_of(pid)
     except OSError:
         return False  # It has ended, or is not ours to look at.
     return place == root or place.startswith(f"{root}/")
@@ -82,17 +81,13 @@ def _is_in(pid: int, root: str) -> bool:
 
 def _started(pid: int) -> tuple[int, int]:
     """Return the order of processes: when each began, in clock ticks since boot."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:
-        return 0, pid
-    return int(stat[stat.rfind(b")") + 2 :].split()[19]), pid
+    stat = system.stat_of(pid)
+    return stat.started if stat is not None else 0, pid
 
 
 def _name(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+        return system.name_of(pid)
     except OSError:
         return "it has just ended"
 

@@ -20,6 +20,7 @@ from beads_workers.core.base.plans import LogCopy, Plan
 from beads_workers.core.base.redaction import UnsafePath, masked, parts_below
 from beads_workers.core.base.scripts import LogRoot
 from beads_workers.core.workers.worker_events import StepEnded
+from beads_workers.runtime.kernel import system
 
 # --- log truncation ------------------------------------------------------------------------------
 # A log that grew too long loses its middle, also while somebody still writes to it.
@@ -64,7 +65,7 @@ def truncate(fd: int, bytes_max: int) -> Cut | None:
     if size <= bytes_max:
         return None
     # Open anew: Linux appends whatever ``pwrite`` writes through a descriptor that appends.
-    file = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+    file = system.opened_anew(fd, os.O_RDWR)
     try:
         return _truncate(file, size, bytes_max)
     finally:
@@ -280,7 +281,7 @@ class LogTee:
         clean = self.mask(data)
         if clean != data:
             # Open anew: Linux appends whatever ``pwrite`` writes through a descriptor that appends.
-            file = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
+            file = system.opened_anew(fd, os.O_RDWR)
             try:
                 os.pwrite(file, clean, self._at)
             finally:
@@ -310,7 +311,7 @@ class StepPipe(ABC):
     ``pump`` when it is readable. Raises ``OSError`` on creation."""
 
     def __init__(self) -> None:
-        self.fd, self.writing = os.pipe2(os.O_CLOEXEC)
+        self.fd, self.writing = system.pipe()
         os.set_blocking(self.fd, False)
 
     @abstractmethod

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beads_workers.runtime.kernel import system
+
 if TYPE_CHECKING:
     import socket
 
@@ -72,12 +74,9 @@ def raise_file_limit() -> int:
 
 def keep_from_tasks() -> None:
     """Keep all descriptors but 0, 1, 2 from tasks; above all the ``alive`` lock stays with us."""
-    for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
-        if int(name) > 2:
-            try:
-                os.set_inheritable(int(name), False)
-            except OSError:
-                pass  # the listing's own descriptor
+    for descriptor in system.own_descriptors():
+        if descriptor > 2:
+            os.set_inheritable(descriptor, False)
 
 
 class Spares:

@@ -20,6 +20,7 @@ from beads_workers.core.base.settings import FleetSettings
 from beads_workers.core.records.journal import RunStarted
 from beads_workers.core.views.recovery import RecoveryState, host_of, left_over, recovery_state
 from beads_workers.runtime.journal_file import read_end, segments
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.locks import is_locked, try_lock
 
 RUNTIME = Path(f"/tmp/beads-workers-{os.getuid()}")
@@ -267,7 +268,7 @@ def _keep(segment: Path) -> None:
     except OSError:
         return
     try:
-        os.fdatasync(fd)
+        system.sync_data(fd)
     except OSError:
         pass
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import select
 import selectors
@@ -11,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from beads_workers.core.base.model import value
+from beads_workers.runtime.kernel import system
 
 # --- orphans -------------------------------------------------------------------------------------
 # Orphans of tasks become our children: the kernel gives them to the nearest subreaper above them.
@@ -21,41 +21,10 @@ from beads_workers.core.base.model import value
 # reaped keep their pids, so a signal to them can hit no other process.
 
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 ROUNDS_MAX = 20
 """Generations of children: the death of each generation makes the next one ours."""
 DIES_SECONDS = 1.0
 """Seconds within which a killed process ends, unless the kernel itself holds it (a dead disk)."""
-
-
-def adopt() -> bool:
-    """Become the parent of whatever is orphaned below this process; not inherited by a fork.
-
-    Return False if the kernel refuses: then only sessions and the token identify processes.
-    """
-    try:
-        return _prctl()(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-    except (OSError, AttributeError):
-        return False
-
-
-def die_with_parent(number: int) -> None:
-    """Receive this signal when the process that forked this one dies; not inherited by a fork."""
-    try:
-        _prctl()(PR_SET_PDEATHSIG, number, 0, 0, 0)
-    except (OSError, AttributeError):
-        pass  # The sweep by the token finds us all the same.
-
-
-@functools.cache
-def _prctl() -> Callable[..., int]:
-    """Return libc's ``prctl``. Loading it costs as much as a fork of a hundred workers: the zygote
-    does it for all."""
-    import ctypes
-
-    found: Callable[..., int] = ctypes.CDLL(None).prctl
-    return found
 
 
 def reap(keep: Collection[int]) -> None:
@@ -79,9 +48,9 @@ def end(keep: Collection[int]) -> int:
 
 
 def _end(pid: int) -> None:
-    descriptor = os.pidfd_open(pid)  # A child of ours that is not reaped: it exists.
+    descriptor = system.exit_descriptor(pid)  # A child of ours that is not reaped: it exists.
     try:
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        system.send(descriptor, signal.SIGKILL)
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         poll.poll(DIES_SECONDS * 1000)
@@ -100,37 +69,15 @@ def _bury(pid: int) -> None:
 
 
 def _children() -> list[int]:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return []  # No child at all, which is the rule and needs no look at /proc.
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
-            return [int(word) for word in file.read().split()]
-    except FileNotFoundError:
-        return list(_children_by_parent(os.getpid()))  # A kernel without that list.
-
-
-def _children_by_parent(parent: int) -> Iterator[int]:
-    for name in [entry.name for entry in os.scandir("/proc")]:
-        if name.isdigit() and _parent_of(name) == parent:
-            yield int(name)
-
-
-def _parent_of(pid: str) -> int:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:
-        return 0
-    return int(stat[stat.rfind(b")") + 2 :].split()[1])
+    # No child at all is the rule, and needs no further look.
+    return system.own_children() if system.has_children() else []
 
 
 # --- sessions ------------------------------------------------------------------------------------
 # Source: docs/SEMANTICS.md, "Attempts". A worker leads a session. Processes that its tasks start
 # lie in that session, or carry the worker's token in their environment. Processes are identified by
-# pid and start time, checked through a pidfd right before a signal, so that a reused pid is never
-# hit. Processes are never found by name. Linux: reads /proc.
+# pid and start time, checked through a descriptor right before a signal, so that a reused pid is
+# never hit. Processes are never found by name.
 
 
 @value
@@ -146,16 +93,11 @@ class Process:
 
 
 def read_process(pid: int) -> Process | None:
-    """Return what /proc says about a pid; None when there is no such process (any more)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:
+    """Return what the system says about a pid; None when there is no such process (any more)."""
+    stat = system.stat_of(pid)
+    if stat is None:
         return None
-    # The name is in parentheses and may hold any byte: fields count from the last parenthesis.
-    fields = stat[stat.rfind(b")") + 2 :].split()
-    parent, group, session = map(int, fields[1:4])
-    return Process(pid, int(fields[19]), session, fields[0] in (b"Z", b"X"), parent, group)
+    return Process(pid, stat.started, stat.session, stat.is_dead, stat.parent, stat.group)
 
 
 def start_time(pid: int) -> int | None:
@@ -178,21 +120,12 @@ def descendants(pid: int) -> list[Process]:
     found: dict[int, Process] = {}
     waiting = [pid]
     while waiting:
-        for child in _children_of(waiting.pop()):
+        for child in system.children_of(waiting.pop()):
             process = None if child in found else read_process(child)
             if process is not None and not process.zombie:
                 found[child] = process
                 waiting.append(child)
     return list(found.values())
-
-
-def _children_of(pid: int) -> Iterator[int]:
-    try:  # A child is listed with the thread that forked it.
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - many looks
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                yield from map(int, file.read().split())
-    except OSError:
-        return  # It has ended, or the kernel keeps no such list.
 
 
 def kin(
@@ -244,7 +177,7 @@ def kill_owners(file: Path) -> int:
 def owners(file: Path) -> list[Process]:
     """Return the processes, except this one, that hold ``file`` (or a folder) open."""
     wanted = file.stat()
-    return [p for p in _processes() if p.pid != os.getpid() and _holds(p.pid, wanted)]
+    return [p for p in _processes() if p.pid != os.getpid() and system.holds(p.pid, wanted)]
 
 
 def users_of(folder: Path) -> set[int]:
@@ -255,10 +188,9 @@ def users_of(folder: Path) -> set[int]:
 
 def _uses(pid: int, below: str) -> bool:
     try:
-        names = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]  # noqa: PTH115
+        return any(name.startswith(below) for name in system.files_of(pid))
     except OSError:
         return False  # It is gone, or not ours to look at.
-    return any(name.startswith(below) for name in names)
 
 
 def token_holders(run_id: str) -> list[int]:
@@ -269,7 +201,7 @@ def token_holders(run_id: str) -> list[int]:
 def is_orchestrator(pid: int) -> bool:
     """Return whether that process is an orchestrator of beads-workers, of any project."""
     try:
-        return b"beads_workers.runtime.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return any(b"beads_workers.runtime.main" in word for word in system.command_of(pid))
     except OSError:
         return False
 
@@ -300,7 +232,7 @@ def living(run_id: str, alive: Path) -> list[int]:
         if not process.zombie
         and process.pid != os.getpid()
         and (
-            (wanted is not None and _holds(process.pid, wanted))
+            (wanted is not None and system.holds(process.pid, wanted))
             or has_token(process.pid, run_id, None)
         )
     ]
@@ -309,23 +241,8 @@ def living(run_id: str, alive: Path) -> list[int]:
 def holds(pid: int, file: Path) -> bool:
     """Return whether a process has ``file`` open; False if there is no such file."""
     try:
-        return _holds(pid, file.stat())
+        return system.holds(pid, file.stat())
     except FileNotFoundError:
-        return False
-
-
-def _holds(pid: int, wanted: os.stat_result) -> bool:
-    try:
-        with os.scandir(f"/proc/{pid}/fd") as descriptors:
-            return any(_same(entry, wanted) for entry in descriptors)
-    except OSError:
-        return False  # It is gone, or not ours to look at.
-
-
-def _same(entry: os.DirEntry[str], wanted: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(entry.stat(), wanted)
-    except OSError:
         return False
 
 
@@ -353,15 +270,15 @@ def kill_sessions(
 def kill(pid: int, started: int, number: int) -> bool:
     """Send a signal to exactly this process; return False if it is gone, or not ours to signal."""
     try:
-        descriptor = os.pidfd_open(pid)
+        descriptor = system.exit_descriptor(pid)
     except OSError:
         return False
     try:
-        # The pidfd holds on to the process: what it is now, it stays until the signal.
+        # The descriptor holds on to the process: what it is now, it stays until the signal.
         process = read_process(pid)
         if process is None or process.started != started or process.zombie:
             return False
-        signal.pidfd_send_signal(descriptor, number)
+        system.send(descriptor, number)
     except (ProcessLookupError, PermissionError):
         return False
     finally:
@@ -382,10 +299,7 @@ def has_token(pid: int, run_id: str, worker_ids: Collection[str] | None) -> bool
 def _environment(pid: int) -> list[bytes]:
     """Return the environment with which a process of this user was started; empty for others."""
     try:
-        if os.stat(f"/proc/{pid}").st_uid != os.getuid():  # noqa: PTH116 - thousands of looks
-            return []
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
+        return system.environment_of(pid) if system.user_of(pid) == os.getuid() else []
     except OSError:
         return []
 
@@ -401,16 +315,14 @@ def _ours(
 
 
 def _processes() -> Iterator[Process]:
-    names = [entry.name for entry in os.scandir("/proc")]
-    for name in names:
-        if name.isdigit() and (process := read_process(int(name))) is not None:
-            yield process
+    found = map(read_process, system.pids())
+    yield from (process for process in found if process is not None)
 
 
 def watch_exit(selector: selectors.BaseSelector, pid: int, gone: Callable[[], None]) -> None:
     """Call ``gone`` once, when the process has ended; at once if it has already."""
     try:
-        fd = os.pidfd_open(pid)
+        fd = system.exit_descriptor(pid)
     except (ProcessLookupError, ValueError):
         gone()
         return

@@ -24,6 +24,7 @@ from beads_workers.core.workers.worker import WorkerHalf
 from beads_workers.executors.command import plan
 from beads_workers.executors.files import log_file, result_file
 from beads_workers.runtime import processes, sessions
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.output import keep_result
 from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.worker import WorkerConnection, dial_path
@@ -337,7 +338,7 @@ def own_process(settings: WorkerSettings, make: Callable[[], SlotsProcess]) -> i
     # Each slot needs descriptors for two connections (RRQ), or for one and perhaps a process of its
     # own (functions).
     processes.raise_file_limit()
-    sessions.adopt()
+    system.adopt()
     return process.run()
 
 

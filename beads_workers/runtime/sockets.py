@@ -8,7 +8,6 @@ import re
 import selectors
 import socket
 import stat
-import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 from beads_workers.core.base import limits
 from beads_workers.core.base.framing import Framed, LineReader
 from beads_workers.core.schedule.events import ConditionRecovered, Degraded, Event, Warned
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.processes import SEND_LATER
 from beads_workers.runtime.run_directory import RUNTIME, SOCKET_PATH_MAX, runtime_directory
 
@@ -66,7 +66,7 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return None
             try:
-                pid, uid = peer_of(sock)
+                pid, uid = system.peer_of(sock)
             except OSError:
                 pid = uid = -1  # A peer that the kernel does not know is not let in.
             if uid == self._uid:
@@ -381,8 +381,6 @@ class Acceptor:
 
 RECEIVE_BYTES = 1 << 16
 
-_UCRED = struct.Struct("3i")
-
 
 class Stream:
     """One stream socket. ``conn_id`` numbers it. ``closed`` is set once, with the ``reason``."""
@@ -463,10 +461,3 @@ class Stream:
     def _end(self, reason: str) -> None:
         if not self.closed:
             self.closed, self.reason = True, reason
-
-
-def peer_of(sock: socket.socket) -> tuple[int, int]:
-    """Return the pid and uid of the peer, as the kernel knows them."""
-    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    pid, uid, _ = _UCRED.unpack(raw)
-    return pid, uid

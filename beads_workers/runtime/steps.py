@@ -19,6 +19,7 @@ from beads_workers.core.base.plans import Plan, Step, StepKind
 from beads_workers.core.base.redaction import UnsafePath
 from beads_workers.core.workers.worker_events import StepAnswered, StepEnded
 from beads_workers.runtime import warm_steps
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.output import AttemptOutput, CapturedOutput, with_result
 from beads_workers.runtime.processes import spawn_found
 
@@ -53,7 +54,7 @@ class RunningStep:
         place_file: str | None,
     ) -> None:
         self.pid = pid
-        self.fd = os.pidfd_open(pid)
+        self.fd = system.exit_descriptor(pid)
         self.ended_by_us = False
         self.output = output
         self.captured = captured
@@ -79,7 +80,7 @@ class RunningStep:
 
     def finish(self) -> StepEnded:
         """Kill what is left of the process group, then reap the process, which has ended."""
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        system.wait_unreaped(self.pid)
         self._signal_group(signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         result = ""
@@ -260,7 +261,7 @@ def _spawn(step: Step, outputs: tuple[int, int], inherited: Mapping[bytes, bytes
 
 def _prompt_file(prompt: str) -> int:
     # A file in memory, of any size: the program reads it to its end, and nobody has to feed it.
-    descriptor = os.memfd_create("prompt")
+    descriptor = system.memory_file("prompt")
     with open(descriptor, "wb", closefd=False) as file:
         file.write(_encode(prompt))
     os.lseek(descriptor, 0, os.SEEK_SET)

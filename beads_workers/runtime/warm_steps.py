@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import ModuleType
 
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.processes import DEFAULT_SIGNALS
 
 OURS = (sys.executable, "-P", "-m")
@@ -102,10 +103,9 @@ def _keep_only(standard: tuple[int, int, int]) -> None:
     copies = [os.dup(descriptor) if descriptor < 3 else descriptor for descriptor in standard]
     for number, descriptor in enumerate(copies):
         os.dup2(descriptor, number, inheritable=True)
-    for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
-        with suppress(OSError):  # The listing's own descriptor.
-            if int(name) > 2 and not os.readlink(f"/proc/self/fd/{name}").endswith(ALIVE):  # noqa: PTH115
-                os.close(int(name))
+    for descriptor in system.own_descriptors():
+        if descriptor > 2 and not system.name_of_descriptor(descriptor).endswith(ALIVE):
+            os.close(descriptor)
 
 
 def _stream(number: int) -> io.TextIOWrapper:
@@ -116,6 +116,4 @@ def _stream(number: int) -> io.TextIOWrapper:
 
 
 def _name(name: str) -> None:
-    # For people who look at ``ps`` or ``top``; the kernel keeps 15 characters.
-    with suppress(OSError), open("/proc/self/comm", "wb") as comm:
-        comm.write(f"bw-{name}".encode()[:15])
+    system.name_process(f"bw-{name}")

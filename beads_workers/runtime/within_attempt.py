@@ -7,16 +7,16 @@ A process is part of an attempt if it, an ancestor of it or the leader of one of
 
 No process can choose its ancestors, and our workers adopt the orphans below them. The processes
 that are not seen are listed in docs/TRUST.md, "What an attempt may not decide". This module imports
-none of ours: a command that decides looks here before it loads anything. Linux: reads /proc.
+none of ours but the kernel's: a command that decides looks here before it loads anything.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
+
+from beads_workers.runtime.kernel import system
 
 GO_ON = "go on without it, and say at the end what a person has to decide"
 
@@ -71,20 +71,14 @@ def _lineage(pid: int) -> set[int]:
 
 def _above(pid: int) -> tuple[int, int] | None:
     """Return the parent and the leader of the session; None if the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            stat = file.read()
-    except OSError:
-        return None
-    fields = stat[stat.rfind(b")") + 2 :].split()
-    return int(fields[1]), int(fields[3])
+    stat = system.stat_of(pid)
+    return (stat.parent, stat.session) if stat is not None else None
 
 
 def _token(pid: int) -> set[str]:
     """Return the marks in the environment; empty for processes whose environment is not ours."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().split(b"\0")
+        entries = system.environment_of(pid)
     except OSError:
         return set()
     variables = dict(entry.partition(b"=")[::2] for entry in entries)
@@ -101,20 +95,11 @@ def _run_of(pid: int) -> set[str]:
     The orchestrator, which holds ``lock`` as well, is a person's: it runs --notify and ``bd``.
     """
     try:
-        files = set(_open_files(pid))
+        files = set(system.files_of(pid))
     except OSError:
         return set()
     folders = {Path(name).parent for name in files if name.endswith("/alive")}
     return {each.name for each in folders if f"{each.parent.parent}/lock" not in files}
-
-
-def _open_files(pid: int) -> Iterator[str]:
-    """Yield what a process has open; raises ``OSError``."""
-    for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - many looks
-        try:
-            yield os.readlink(f"/proc/{pid}/fd/{number}")  # noqa: PTH115
-        except FileNotFoundError:
-            pass  # It was closed meanwhile.
 
 
 def _socket(state_directory: Path) -> str:
@@ -135,35 +120,18 @@ def is_reached_from(state_directory: Path, peer: tuple[str, int], port: int) -> 
     True if the peer has closed its end, or is hidden and may be such a process. False if there is
     no such process to be seen.
     """
-    if not any(table.exists() for table in _TABLES):
-        return False  # This system tells nothing of connections.
-    inode = _inode(peer, port)
+    if not system.tells_connections():
+        return False
+    inode = system.connection_of(peer, port)
     open_here, hidden = list[int](), list[int]()
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):  # noqa: PTH208
+    for pid in system.pids():
         try:
-            if f"socket:[{inode}]" in _open_files(pid):
+            if f"socket:[{inode}]" in system.files_of(pid):
                 open_here.append(pid)
         except PermissionError:
             hidden.append(pid)
         except OSError:
             continue  # It has ended.
-    if inode in ("", "0") or _inode(peer, port) != inode:
+    if inode in ("", "0") or system.connection_of(peer, port) != inode:
         return True
     return any(is_within(state_directory, pid) for pid in open_here or hidden)
-
-
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-"""That of IPv6 has mapped addresses, too, which end like those of IPv4."""
-
-
-def _inode(peer: tuple[str, int], port: int) -> str:
-    """Return the inode of the peer's socket: "0" if no process has it open any more, empty if there
-    is no such socket."""
-    address = int.from_bytes(bytes(map(int, peer[0].split("."))), sys.byteorder)
-    theirs = f"{address:08X}:{peer[1]:04X}"
-    for table in filter(Path.exists, _TABLES):
-        for line in table.read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[1].endswith(theirs) and fields[2].endswith(f":{port:04X}"):
-                return fields[9]
-    return ""

@@ -6,7 +6,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -23,6 +22,7 @@ from beads_workers.core.workers.worker import WorkerHalf, last_line
 from beads_workers.executors.command import functions_environment, plan
 from beads_workers.runtime import processes, sessions
 from beads_workers.runtime.functions import CallStep, Functions
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.result_spool import spool_result
 from beads_workers.runtime.sessions import sweep
 from beads_workers.runtime.steps import CannotStart, RunningStep, start_step
@@ -78,8 +78,7 @@ def dial_path(path: str) -> socket.socket:
     except OSError as error:
         connection.close()
         raise OSError(f"{path}: {error.strerror or error}") from None
-    server = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    uid = int.from_bytes(server[4:8], sys.byteorder)  # pid, uid, gid
+    _, uid = system.peer_of(connection)
     if uid != os.geteuid():
         connection.close()
         raise OSError(f"{path}: its server is another user's (uid {uid})")
@@ -245,7 +244,7 @@ def run_worker(
         processes.say(settings.worker_id, f"cannot use {error.filename}: {error.strerror}")
         return 1
     processes.keep_from_tasks()
-    sessions.adopt()
+    system.adopt()
     hidden = processes.NOT_FOR_WORKTREES if settings.work.worktrees is not None else ()
     for name in hidden:
         os.environ.pop(name, None)
@@ -408,16 +407,10 @@ class _Process:
     def _resources(self) -> wire.Resources:
         """Return the resources of this process, and of the running step with the children it has
         reaped."""
-        pids = ("self", *([str(self.step.pid)] if isinstance(self.step, RunningStep) else []))
-        pages = ticks = 0
-        for pid in pids:
-            with suppress(OSError, ValueError, IndexError):  # The process has just ended.
-                with open(f"/proc/{pid}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-                pages += int(fields[21])
-                ticks += sum(map(int, fields[11:15]))
-        page, second = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-        return wire.Resources(pages * page, round(ticks / second, 2))
+        pids = (os.getpid(), *([self.step.pid] if isinstance(self.step, RunningStep) else []))
+        found = [stat for pid in pids if (stat := system.stat_of(pid)) is not None]
+        seconds = sum(stat.cpu_seconds + stat.reaped_seconds for stat in found)
+        return wire.Resources(sum(stat.resident_bytes for stat in found), round(seconds, 2))
 
     def _start(self, of_plan: Plan, step: Step) -> None:
         try:

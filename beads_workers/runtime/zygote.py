@@ -20,6 +20,7 @@ from beads_workers.core.base.framing import Line, LineReader
 from beads_workers.core.base.model import value
 from beads_workers.core.base.plain import to_plain
 from beads_workers.core.base.settings import WorkerSettings
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.zygote_loop import IGNORED, run_zygote
 
 SEND_SECONDS = 5.0
@@ -154,12 +155,9 @@ def start_zygote() -> Zygote:
             keep = {0, 1, 2, theirs.fileno()}
             # The wake-up descriptor of the orchestrator must not be written to from here.
             signal.set_wakeup_fd(-1)
-            for name in [entry.name for entry in os.scandir("/proc/self/fd")]:
-                if int(name) not in keep:
-                    try:
-                        os.close(int(name))
-                    except OSError:
-                        pass  # the listing's own descriptor
+            for descriptor in system.own_descriptors():
+                if descriptor not in keep:
+                    os.close(descriptor)
             status = run_zygote(theirs, before)
         finally:
             os._exit(status)

@@ -14,6 +14,7 @@ from beads_workers.core.base.model import value
 from beads_workers.core.base.settings import WorkerSettings
 from beads_workers.core.schedule import events as ev
 from beads_workers.runtime import sessions
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.zygote import ChildExited, WorkerRefused, Zygote, ZygoteEvent
 from beads_workers.runtime.zygote import ChildSpawned as Spawned
 
@@ -272,7 +273,7 @@ class ZygoteClient:
 
 def _kill(pidfd: int) -> None:
     try:
-        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        system.send(pidfd, signal.SIGKILL)
     except ProcessLookupError:
         pass  # It has ended; its descriptor reports that in this turn or the next.
 
@@ -280,7 +281,7 @@ def _kill(pidfd: int) -> None:
 def _opened(pid: int, started: int) -> int | None:
     """Return a descriptor of exactly this process; None if it has ended."""
     try:
-        fd = os.pidfd_open(pid)
+        fd = system.exit_descriptor(pid)
     except ProcessLookupError:
         return None
     if not sessions.lives(pid, started):

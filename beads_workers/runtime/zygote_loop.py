@@ -26,6 +26,7 @@ from beads_workers.core.base.settings import WorkerSettings
 from beads_workers.core.base.wire import Shutdown, StatusAsked, Wait, encode
 from beads_workers.executors.command import step_modules
 from beads_workers.runtime import sessions, warm_steps
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.processes import SEND_LATER
 from beads_workers.runtime.sessions import kill_sessions, start_time
 from beads_workers.runtime.worker import run_worker
@@ -255,7 +256,7 @@ class _Zygote:
         if child := self.children.get(pid):
             # Not reaped yet, so the pidfd still means this worker.
             try:
-                signal.pidfd_send_signal(child.pidfd, number)
+                system.send(child.pidfd, number)
             except ProcessLookupError:
                 pass
 
@@ -302,7 +303,7 @@ class _Zygote:
 
     def _watch(self, settings: WorkerSettings, pid: int) -> bool:
         try:
-            pidfd = os.pidfd_open(pid)
+            pidfd = system.exit_descriptor(pid)
         except OSError as error:
             os.kill(pid, signal.SIGKILL)  # It waits to be reported, and has done nothing yet.
             os.waitpid(pid, 0)
@@ -376,7 +377,7 @@ class _Zygote:
 
     def _kill_all(self) -> None:
         for child in self.children.values():
-            signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+            system.send(child.pidfd, signal.SIGKILL)
 
 
 def _run(settings: WorkerSettings) -> int:
@@ -404,7 +405,7 @@ def run_zygote(connection: socket.socket, signal_mask: Iterable[int]) -> int:
     _ignore_signals()
     signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
     _name_process("bw-zygote")
-    sessions.adopt()
+    system.adopt()
     try:
         _Zygote(connection).run()
     except BaseException:  # Any error: the copy of the orchestrator must end here.
@@ -421,7 +422,4 @@ def _ignore_signals() -> None:
 
 
 def _name_process(name: str) -> None:
-    # For people who look at ``ps`` or ``top``; the kernel keeps 15 characters.
-    comm = os.open("/proc/self/comm", os.O_WRONLY)
-    os.write(comm, os.fsencode(name)[:15])
-    os.close(comm)
+    system.name_process(name)

@@ -6,9 +6,7 @@ It is the rule for trackers that are read and written in one transaction. Source
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import assert_never
 
 from beads_workers.core.base.model import FLEETS, IssueId, value
@@ -24,6 +22,7 @@ from beads_workers.core.base.source import (
     Settlement,
     reopening,
 )
+from beads_workers.runtime.kernel import system
 
 OPEN = "open"
 IN_PROGRESS = "in_progress"
@@ -200,11 +199,7 @@ def _left_alone(found: Ownership) -> Ruling:
 # The clock that leases are measured on.
 
 
-boot_seconds: Callable[[], float] = (
-    partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-    if hasattr(time, "CLOCK_BOOTTIME")
-    else time.monotonic
-)
+boot_seconds: Callable[[], float] = system.clock
 """Clock for leases: a function that returns the seconds since boot, including the time asleep.
 
 The tracker's lease goes on during sleep; the monotonic clock of Linux stands still.

@@ -73,7 +73,7 @@ class Device:
         output = sys.__stdout__.fileno() if sys.__stdout__ is not None else 1
         flags = os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            return cls(os.open(f"/proc/self/fd/{output}", flags))
+            return cls(os.open(os.ttyname(output), flags))
         except PermissionError:
             # After su the terminal belongs to another user; this name is open to everybody.
             return cls(os.open("/dev/tty", flags))

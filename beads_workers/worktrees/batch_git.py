@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from beads_workers.runtime.kernel import system
 from beads_workers.worktrees.git import (
     TRIES_MAX,
     TRY_AGAIN_SECONDS,
@@ -99,7 +100,7 @@ class StayingGit:
             # not closed here: their numbers may be those of other files by now.
             self._end.detach()
             _LEFT.append(self._process)
-        errors = os.memfd_create("errors", os.MFD_CLOEXEC)
+        errors = system.memory_file("errors")
         try:
             process = subprocess.Popen(
                 argv(self._arguments),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.locks import alone, try_lock
 
 LOCK = "beads-workers-turn.lock"
@@ -34,7 +35,7 @@ def turn(common: str) -> Iterator[None]:
 
 def _free(common: str) -> int:
     """Wait until a turn is free; only one process at a time waits here."""
-    turns = max(LEAST, len(os.sched_getaffinity(0)))
+    turns = max(LEAST, system.processors())
     while True:
         for number in range(1, turns + 1):
             if (lock := try_lock(Path(common, f"{LOCK}.{number}"))) is not None:

@@ -25,7 +25,7 @@ from threading import Thread
 from beads_workers.core.base.model import value
 from beads_workers.core.base.plain import from_plain, to_plain
 from beads_workers.core.base.settings import Worktrees
-from beads_workers.runtime import sessions
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.processes import received_signals, wake_on
 from beads_workers.runtime.run_directory import RunDirectory
 from beads_workers.runtime.side_programs import MODULE, POOL
@@ -230,7 +230,7 @@ class Filler:
         assert self._maker.stdin is not None
         with suppress(BrokenPipeError), self._maker.stdin as pipe:
             pipe.write(json.dumps(to_plain(self._asked)).encode())
-        self._pidfd = os.pidfd_open(self._maker.pid)
+        self._pidfd = system.exit_descriptor(self._maker.pid)
         self._selector.register(self._pidfd, selectors.EVENT_READ, self._made)
 
     def _useful(self) -> int:
@@ -285,7 +285,7 @@ def main() -> int:
             _make_missing(asked.worktrees)
         return 0
     if sys.argv[1:] == [MAKE]:
-        sessions.die_with_parent(signal.SIGKILL)
+        system.die_with_parent(signal.SIGKILL)
         try:
             records = Records(Path(asked.worktrees.state_directory))
             # The attempt asks the remote for newer commits.

@@ -108,8 +108,8 @@ def test_nothing_that_it_started_in_its_session_is_left(tmp_path: Path) -> None:
 _ORPHAN = """
 import os, sys
 from beads_workers.attempts.process import Clocks, Hearing, run_agent
-from beads_workers.runtime import sessions
-sessions.adopt()
+from beads_workers.runtime.kernel import system
+system.adopt()
 run_agent(
     ("sh", "-c", "setsid sh -c 'echo $$ >" + sys.argv[1] + "; exec sleep 600' & sleep 1"),
     None, dict(os.environ), Hearing(len, len, lambda: None), Clocks(), lambda: False,

@@ -140,10 +140,11 @@ OWN_GROUP = """
 import os, subprocess, sys
 from pathlib import Path
 from beads_workers.landing import shortage
+from beads_workers.runtime.kernel import system
 Path(sys.argv[1]).write_text(str(os.getpid()))
-found = shortage.memory_cgroups()
+found = system.memory_groups()
 assert Path(sys.argv[1]).parent in found, found
-shortage.MACHINE = Path(os.devnull)  # In a container it is another one's.
+system.MACHINES_KILLS = os.devnull  # In a container it is another one's.
 before = shortage.Shortage()
 assert before.why() == ""
 subprocess.run([sys.executable, "-c", sys.argv[2]])

@@ -15,7 +15,8 @@ from tests.support.fleet import until
 PARENT = """
 import json, os, subprocess, sys, time
 from beads_workers.runtime import sessions as orphans
-assert orphans.adopt()
+from beads_workers.runtime.kernel import system
+assert system.adopt()
 kept = subprocess.Popen(["sleep", "600"])
 subprocess.run(["sh", "-c", sys.argv[1]])
 while not os.path.exists(sys.argv[2]): time.sleep(0.01)

@@ -12,7 +12,8 @@ import pytest
 
 from beads_workers.core.base import limits
 from beads_workers.core.base.framing import Line
-from beads_workers.runtime.sockets import Stream, peer_of
+from beads_workers.runtime.kernel import system
+from beads_workers.runtime.sockets import Stream
 
 Pair = tuple[Stream, socket.socket]
 
@@ -88,7 +89,7 @@ def test_the_first_reason_of_an_end_is_kept(pair: Pair) -> None:
 
 def test_the_kernel_says_who_the_peer_is(pair: Pair) -> None:
     stream, _ = pair
-    assert peer_of(stream.socket) == (os.getpid(), os.getuid())
+    assert system.peer_of(stream.socket) == (os.getpid(), os.getuid())
 
 
 class Short(socket.socket):

@@ -108,9 +108,9 @@ def test_an_orphan_is_known_by_the_worker_that_adopts_it(state: Path) -> None:
     worker = f"""
 import subprocess, sys
 from beads_workers.runtime.locks import try_lock
-from beads_workers.runtime.sessions import adopt
+from beads_workers.runtime.kernel import system
 from pathlib import Path
-adopt()
+system.adopt()
 held = try_lock(Path({str(state)!r}, "runs", {RUN!r}, "alive"))
 subprocess.run([sys.executable, "-c", {ORPHANED!r}], env={{}})
 """

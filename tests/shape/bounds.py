@@ -34,32 +34,34 @@ KNOWN_CIRCLES: tuple[str, ...] = ()
 BUDGET: Mapping[str, int] = {
     ".": 889,
     "agents": 2541,
-    "attempts": 2525,
-    "chaos": 1238,
-    "checks": 4994,
-    "cli": 8634,
-    "conformance": 2616,
+    "attempts": 2526,
+    "chaos": 1237,
+    "checks": 4969,
+    "cli": 8627,
+    "conformance": 2605,
     "core": 14353,
     "demo": 727,
     "executors": 767,
     "integrations": 12646,
-    "landing": 4923,
-    "places": 2432,
-    "runtime": 8898,
-    "trackers": 3378,
+    "landing": 4855,
+    "places": 2433,
+    "runtime": 9392,
+    "trackers": 3371,
     "ui": 7948,
     "views": 517,
-    "worktrees": 4013,
+    "worktrees": 4015,
 }
 """Code lines that each room may have. A commit may move lines from one room to another; the sum is
 ``GRANTED``. ``scripts/shape --bounds`` prints what the rooms have now."""
-GRANTED = 84_039
+GRANTED = 84_418
 """Sum of all rooms. It changes only by what an issue grants in so many words; what one leaves over
 goes to the next. Other machines were granted 2,500 lines, 250 in the core, and have 761 more, 121
 of them in the core: no word of a host is trusted, and two engines have queues of their own. Of the
 1,500 for issues of forges, 1,975 are used: fleets of several logins share a repository, people undo
 what a fleet wrote, lists are cut, and whoever works in bd has lines that sync. Of the 2,000 for
-pull requests 1,758 are used, of the 900 for worlds of worktrees 900."""
+pull requests 1,758 are used, of the 900 for worlds of worktrees 898, of
+the 1,500 for macOS 381 so far: the room of the kernel, and its file for macOS, which is not
+proved."""
 
 
 def over_budget(rooms: Mapping[str, int]) -> list[str]:
@@ -73,9 +75,9 @@ def over_budget(rooms: Mapping[str, int]) -> list[str]:
 
 BOUNDS = {
     # What a run does not use is not called.
-    "journey_functions": Bound(86, slack=4),
+    "journey_functions": Bound(87, slack=4),
     # The knot of the core is cut: `Connection` and its registry have a file of their own.
-    "journey_files": Bound(19),
+    "journey_files": Bound(20),
     # `start` asks all conditions, where it asked a third of them: 103 functions in 20 files more.
     # An attempt and the lander ask git through one reader, and look at what moved: 60 functions.
     # What landed is kept in a ledger, its message is made of the agent's own, the check is proved
@@ -91,8 +93,9 @@ BOUNDS = {
     # Whose moves of a branch are whose, submodules, what waits and is over: 48 in four files.
     # A source's tokens are hidden from what a fleet starts. What waits for people is known by why:
     # nine. A worktree has a number, and gives it back: 21 in two files. Runs differ by ten.
-    "life_functions": Bound(1882, slack=14),
-    "life_files": Bound(202),
+    # What is asked of the system is a function for each question, in one room: 31.
+    "life_functions": Bound(1913, slack=14),
+    "life_files": Bound(203),
     "circles": Bound(CIRCLES_MAX),
     "circle_modules": Bound(0),
     "connection_fields": Bound(18),
@@ -108,16 +111,16 @@ BOUNDS = {
     # A feature, a request and a process with slots are a file each: thirty small methods more.
     # Other machines: a guard, lines, parcels, three engines, leases: 190. Pull requests: two
     # adapters, what becomes of each, and where people see it: 172. Worlds of worktrees: 39.
-    "functions": Bound(7587, slack=30),
+    "functions": Bound(7689, slack=30),
     # A second mechanism for the same thing shows in these.
     "function_lines": Bound(97, slack=4),
     "long_functions": Bound(6),
-    "tiny_functions": Bound(312, slack=10),
-    "repacking_calls": Bound(21),
+    "tiny_functions": Bound(300, slack=10),
+    "repacking_calls": Bound(22),
     "paragraphs": Bound(0, slack=5),
-    "classes": Bound(1150, slack=10),
+    "classes": Bound(1161, slack=10),
     # Oracles and their recorder, bounds of the shape, the tracer, tests of conditions.
-    "test_lines": Bound(139413, slack=1000),
+    "test_lines": Bound(139463, slack=1000),
 }
 """Files are printed only: a cap on them staples ideas together. From Python 3.12 on a list
 comprehension is no function: six fewer in the journey."""

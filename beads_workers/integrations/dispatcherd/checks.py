@@ -17,7 +17,7 @@ from beads_workers.core.base.text import printable
 from beads_workers.errors import CommandError
 from beads_workers.integrations.dispatcherd.configuration import Brokers, Postgres
 from beads_workers.runtime import sessions
-from beads_workers.runtime.sockets import peer_of
+from beads_workers.runtime.kernel import system
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -75,7 +75,7 @@ def unix_socket(path: Path, root: Path, fix: str) -> Check:
             return ok(NAME, printable(f"{path} is free; a dead socket there is removed"))
         except OSError as error:
             return fail(NAME, printable(f"{path}: {error.strerror}"), f"ls -l {quoted}")
-        pid, _ = peer_of(probe)
+        pid, _ = system.peer_of(probe)
     return _taken(path, pid, root)
 
 

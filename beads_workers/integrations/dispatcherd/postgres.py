@@ -16,6 +16,7 @@ from beads_workers.core.schedule.events import ConditionRecovered, Degraded, Eve
 from beads_workers.integrations.dispatcherd.brokers import Answer, Receiver, in_chunks
 from beads_workers.integrations.dispatcherd.configuration import Postgres
 from beads_workers.integrations.dispatcherd.wire import CHANNEL_BYTES_MAX, POSTGRES_BYTES_MAX
+from beads_workers.runtime.kernel import system
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -39,7 +40,7 @@ class Connector:
         self._selector = selector
         self._made = made
         self._results: deque[Connection | str] = deque()
-        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._read, self._write = system.pipe(blocks=False)
         self._thread: threading.Thread | None = None
         selector.register(self._read, selectors.EVENT_READ, self._ready)
 

@@ -20,6 +20,7 @@ from beads_workers.core.base.framing import ProtocolError, as_integer, as_number
 from beads_workers.core.base.model import IssueId
 from beads_workers.integrations.dispatcherd.queue import QueuedTask
 from beads_workers.integrations.dispatcherd.wire import TaskCall, from_fields, to_fields
+from beads_workers.runtime.kernel import system
 
 SPOOL_FILE = "dispatcherd.jsonl"
 """Name of the file in the state directory, beside its runs."""
@@ -157,7 +158,7 @@ class Spool:
             fd = os.dup(self._fd)
         # Without the lock: writers never wait for the disk.
         try:
-            os.fdatasync(fd)
+            system.sync_data(fd)
         except OSError:
             pass  # ``sync`` is called again soon; the journal reports a failing disk.
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import selectors
 import socket
@@ -18,6 +17,7 @@ from beads_workers.core.schedule.events import Event
 from beads_workers.core.views.snapshot import Board
 from beads_workers.integrations.metrics import figures
 from beads_workers.integrations.metrics.figures import CONTENT_TYPE, ProcessUse, to_text
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.sockets import Acceptor, Peers, TcpListener
 
 # --- http get ------------------------------------------------------------------------------------
@@ -99,37 +99,28 @@ def response(asked: HttpRequest, content_type: str, body: bytes) -> bytes:
 # The use of every process of this machine, read from /proc, one process at a time. Linux.
 
 
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
 def read_all() -> Iterator[ProcessUse]:
     """Yield every process that exists now; those that come or go meanwhile may be missed.
 
     Takes some 15 microseconds for each: callers that must not block stop in between.
     """
-    for name in [entry.name for entry in os.scandir("/proc")]:
-        if name.isdigit() and (process := read(int(name))) is not None:
+    for pid in system.pids():
+        if (process := read(pid)) is not None:
             yield process
 
 
 def read(pid: int) -> ProcessUse | None:
     """Return one process; None if there is none with that pid (any more)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            stat = file.read()
-    except OSError:
+    stat = system.stat_of(pid)
+    if stat is None:
         return None
-    # The name is in parentheses and may hold any byte: fields count from the last parenthesis.
-    fields = stat[stat.rfind(b")") + 2 :].split()
-    user, system, user_reaped, system_reaped = map(int, fields[11:15])
     return ProcessUse(
         pid,
-        parent=int(fields[1]),
-        session=int(fields[3]),
-        cpu_seconds=(user + system) / TICKS,
-        reaped_seconds=(user_reaped + system_reaped) / TICKS,
-        resident_bytes=int(fields[21]) * PAGE_BYTES,
+        parent=stat.parent,
+        session=stat.session,
+        cpu_seconds=stat.cpu_seconds,
+        reaped_seconds=stat.reaped_seconds,
+        resident_bytes=stat.resident_bytes,
     )
 
 

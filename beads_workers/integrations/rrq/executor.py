@@ -24,6 +24,7 @@ from beads_workers.integrations.rrq import wire
 from beads_workers.integrations.rrq.executor_process import ExecutorProcess
 from beads_workers.integrations.rrq.ingress import FrameStream
 from beads_workers.integrations.rrq.requests import error_lines, version_of
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.output import AttemptOutput
 from beads_workers.runtime.processes import say
 from beads_workers.runtime.sessions import kill, with_variable
@@ -54,7 +55,7 @@ class SocketFolder:
         self._prefix = worker_id
         self._folder = f"{run_directory}/executors"
         os.makedirs(self._folder, 0o700, exist_ok=True)  # noqa: PTH103
-        self._opened = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._opened = system.look_only(self._folder)
 
     def unix(self, name: str, number: int) -> str:
         """Return a free path for a Unix socket: short enough, and valid while this process
@@ -62,7 +63,9 @@ class SocketFolder:
         path = self._path(self._folder, name, number)
         if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
             # The same folder under a name that is short, however deep the folder lies.
-            path = self._path(f"/proc/{os.getpid()}/fd/{self._opened}", name, number)
+            path = self._path(
+                system.path_in(self._opened, "", os.getpid()).rstrip("/"), name, number
+            )
         if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
         _remove(path)

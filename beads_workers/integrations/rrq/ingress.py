@@ -26,6 +26,7 @@ from beads_workers.integrations.rrq.request_table import RequestTable
 from beads_workers.integrations.rrq.source import Address, RrqSource, Unix, from_text
 from beads_workers.integrations.rrq.wire import FRAME_BYTES_MAX, FrameReader
 from beads_workers.runtime.handshake import StartRefused
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.sockets import Acceptor, Peers, clear_dead
 
 # --- frame stream --------------------------------------------------------------------------------
@@ -432,7 +433,7 @@ def end_with(parent: int, selector: selectors.BaseSelector) -> None:
     if not parent:
         return
     try:
-        watched = os.pidfd_open(parent)
+        watched = system.exit_descriptor(parent)
         is_dead = bool(select.select([watched], (), (), 0)[0])
     except ProcessLookupError:
         is_dead = True

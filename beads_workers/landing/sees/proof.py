@@ -20,9 +20,9 @@ from beads_workers.core.records.landing import LanderSettings
 from beads_workers.landing.gate import GateOrder, GateResult
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import BROKEN
-from beads_workers.landing.sees.bound import bind
 from beads_workers.landing.sees.broken import Sources, break_sources, find_sources
 from beads_workers.landing.sees.leads import Lead, find_leads, top_of
+from beads_workers.runtime.kernel.mounts import bind
 from beads_workers.worktrees.git import call, names
 
 CHECKOUT = "BW_CHECKOUT"

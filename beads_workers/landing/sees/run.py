@@ -27,7 +27,7 @@ from beads_workers.landing.gate import GateProcess, GateResult, Verdicts, start_
 from beads_workers.landing.queue import GateVerdict
 from beads_workers.landing.repository import BROKEN, landing_folder
 from beads_workers.landing.sees.proof import Orders, Proof, Prover
-from beads_workers.runtime import sessions
+from beads_workers.runtime.kernel import system
 from beads_workers.runtime.locks import try_lock
 from beads_workers.worktrees.git import GitError, delete_refs, git
 from beads_workers.worktrees.places import GATED_REPOSITORY, make_folder
@@ -190,7 +190,7 @@ def _say(news: dict[str, Any]) -> None:
 
 def main() -> int:
     """Run the program: see the module text."""
-    sessions.die_with_parent(signal.SIGTERM)
+    system.die_with_parent(signal.SIGTERM)
     settings = settings_from_line(sys.stdin.buffer.readline())
     proof = prove(settings, sys.argv[1], int(sys.argv[2]), lambda at: _say({"began": at}))
     _say({"proof": to_plain(proof)})

@@ -20,6 +20,7 @@ from beads_workers.core.base import limits
 from beads_workers.core.base.model import value
 from beads_workers.core.base.source import Calls, SourceError
 from beads_workers.kinds import CallLog
+from beads_workers.runtime.kernel import system
 from beads_workers.trackers.bd.guarded_start import GatedProcess, could_not_begin
 
 CALL_SECONDS_PER_ID = 2.0
@@ -185,13 +186,8 @@ def _file_for_output() -> IO[bytes]:
 
 def start_time(pid: int) -> int:
     """Return the clock ticks between boot and the start of ``pid``; 0 if they cannot be known."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return 0
-    # The name in parentheses may hold anything; field 3 follows the last parenthesis.
-    fields = stat.rpartition(b")")[2].split()
-    return int(fields[19]) if len(fields) > 19 else 0
+    stat = system.stat_of(pid)
+    return stat.started if stat is not None else 0
 
 
 def plain(text: str) -> str:
@@ -203,7 +199,7 @@ def plain(text: str) -> str:
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """Wait without polling if the kernel supports that; return False if the process still runs."""
     try:
-        descriptor = os.pidfd_open(process.pid)
+        descriptor = system.exit_descriptor(process.pid)
     except (OSError, AttributeError):
         try:
             process.wait(seconds)

@@ -23,6 +23,7 @@ from beads_workers.core.base.model import (
 )
 from beads_workers.core.base.ready import NO_WORK
 from beads_workers.core.base.source import SourceError
+from beads_workers.runtime.kernel import system
 from beads_workers.trackers.bd.calls import BdCalls, BdResult, UnknownOutcome, plain
 
 # --- answers -------------------------------------------------------------------------------------
@@ -711,7 +712,7 @@ class BdTracker:
         """Return whether the process named in ``.beads/daemon.pid`` lives and is a ``bd``."""
         try:
             pid = int((self.calls.folder / ".beads" / "daemon.pid").read_text())
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            name = system.name_of(pid)
         except (OSError, ValueError):
             return False
         return name.startswith("bd")
