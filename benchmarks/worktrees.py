@@ -6,6 +6,9 @@ it, from its start to its end; what is made ahead is made before the clock runs.
 
 Then, in repositories of 2,000 and of 50 files without a set-up hook: an attempt after one that has
 landed gets its worktree, against one that makes its own.
+
+Last, in 50,000 files: a sparse worktree with 2 % of them, against one with all, in each of these
+ways.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from beads_workers.core.base.settings import WorktreeRules, Worktrees
@@ -33,6 +38,8 @@ from benchmarks.tools.fleets import Broken
 FILES, FILE_BYTES = 50_000, 4_000
 AGAIN_FILES = (2_000, 50)
 SETUP_SECONDS = 20.0
+SPARSE_PARTS = 50
+"""A sparse worktree has one of so many folders."""
 GOAL = 0.1
 
 
@@ -87,6 +94,15 @@ class Ground:
         self._remove()
         return seconds
 
+    def ahead(self) -> float:
+        """Make a worktree ahead, and take it; seconds until it is there for the pool."""
+        began = time.monotonic()
+        with redirect_stdout(sys.stderr):
+            make_free(self.settings, Records(self.runs.root), self.run_id)
+        seconds = time.monotonic() - began
+        self.prepare(2)
+        return seconds
+
     def next(self, reuse: int) -> float:
         """Run the PREPARE step after an attempt that has landed; seconds until the task could
         begin."""
@@ -122,7 +138,7 @@ class Ground:
         )
         seconds = time.monotonic() - began
         if done.returncode != 0:
-            raise Broken(f"no worktree: {done.stdout[-300:]}")
+            raise Broken(f"no worktree: {done.stdout[-300:]}{done.stderr[-800:]}")
         return seconds, place, done.stdout[-300:]
 
     def _is_right(self, place: Path, pool: int) -> bool:
@@ -156,7 +172,8 @@ def measure(rounds: int, quick: bool, folder: Path) -> list[Figure]:
         say(f"  {warm[-1]:.2f} s from the pool, {cold[-1]:.2f} s without")
     name = f"worktrees: {files:,} files, set-up {setup_seconds:g} s: ready from the pool / cold"
     figures = [Figure(name, "s", tuple(warm), tuple(cold), GOAL, paired=True)]
-    return figures + [_again(rounds, count, folder / str(count)) for count in AGAIN_FILES]
+    figures += [_again(rounds, count, folder / str(count)) for count in AGAIN_FILES]
+    return figures + _sparse(rounds, files, folder / "sparse")
 
 
 def _again(rounds: int, files: int, folder: Path) -> Figure:
@@ -168,3 +185,25 @@ def _again(rounds: int, files: int, folder: Path) -> Figure:
         say(f"  {again[-1]:.3f} s again, {cold[-1]:.3f} s new")
     name = f"worktrees: {files:,} files: ready in one that has landed / new"
     return Figure(name, "s", tuple(again), tuple(cold), 1.0, paired=True)
+
+
+def _sparse(rounds: int, files: int, folder: Path) -> list[Figure]:
+    ground = Ground(folder, files, None)
+    cone = tuple(sorted(f"src/{number}" for number in range(files // 100 // SPARSE_PARTS)))
+    ground.git("sparse-checkout", "set", *cone)
+    ways: dict[str, Callable[[], float]] = {
+        "cold": partial(ground.prepare, 0),
+        "made ahead": ground.ahead,
+        "used again": partial(ground.next, 1),
+    }
+    figures = []
+    for way, ready in ways.items():
+        sparse, whole = list[float](), list[float]()
+        for _ in range(rounds):
+            for seconds, wanted in ((sparse, cone), (whole, None)):
+                ground.settings = replace(ground.settings, cone=wanted)
+                seconds.append(ready())
+            say(f"  {way}: {sparse[-1]:.2f} s with 2 %, {whole[-1]:.2f} s with all files")
+        name = f"worktrees: {files:,} files: {way}, ready with 2 % of them / with all"
+        figures.append(Figure(name, "s", tuple(sparse), tuple(whole), GOAL, paired=True))
+    return figures

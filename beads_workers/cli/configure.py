@@ -64,7 +64,7 @@ def _verify(write: bool = False, json: bool = False) -> None:
 
 
 def _worktree(write: bool = False, json: bool = False) -> None:
-    """What a new worktree needs beside git's files; --write sets it, and a terminal is asked.
+    """Say what a new worktree needs beside git's files; --write sets it, and a terminal is asked.
 
     It is recognised from the project's files: packages to install, files that git ignores, ports,
     databases. Nothing is run, and what is set already stays.

@@ -16,7 +16,7 @@ import typer
 from beads_workers.checks.condition import Condition
 from beads_workers.checks.conditions.settings import edit
 from beads_workers.checks.plan import FleetPlan
-from beads_workers.checks.rules import Check, Grade, any_failed, fail, warn
+from beads_workers.checks.rules import Check, Grade, any_failed, fail
 from beads_workers.cli.checking import sentence, to_json
 from beads_workers.cli.parameters import with_options
 from beads_workers.cli.refusals import refusal
@@ -182,8 +182,7 @@ def _beside(
     if settings is None or any(c.name == "trust" and c.status is Grade.FAIL for c in checks):
         return
     if settings.work.worktrees is None or settings.work.verify is None:
-        yield warn("beside", "two worktrees side by side are tried with a --verify only")
-        return
+        return  # Without a check nothing says whether one is disturbed.
     from beads_workers.checks.side_by_side import check_side_by_side
 
     yield from check_side_by_side(settings, waiting)

@@ -67,7 +67,9 @@ def test_one_that_reads_the_checkout_is_refused_before_anything_begins(project: 
 
 
 def test_one_that_tests_the_branch_is_seen_once_and_doctor_knows(project: Project) -> None:
-    doctor = ("-n", "1", "--verify", RIGHT, *PLAIN)
+    # Typed, it would try two of them.
+    (project.folder / "beads-workers.toml").write_text("[worktree]\nenabled = true\n")
+    doctor = ("-n", "1", "--verify", RIGHT, *PLAIN[1:])
     assert project.doctor(*doctor).one("sees")["text"].startswith("the next start checks")
     done = project.start(RIGHT)
     assert done.returncode == 0 and "ok sees" in done.stderr and "tests the branch" in done.stderr

@@ -8,6 +8,7 @@ import pty
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -30,9 +31,11 @@ time.sleep(0.1)
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Patient:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
     """A repository with a tracker and a check that is told where."""
     made = initialised(tmp_path)
+    # Other tests write to the machine's own.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made.environment["TMPDIR"] = str(tmp_path)
     git(made.folder, "init", "-q", "-b", "main")
     (made.folder / ".gitignore").write_text(f".beads-workers\n{FILE_NAME}\n.env\n")

@@ -39,7 +39,7 @@ def ask(command, **data):
     (reply,) = control.control_with_reply(command, data=data, timeout=30)
     return reply
 def until(holds):
-    end = time.monotonic() + 40
+    end = time.monotonic() + 100
     while not holds():
         assert time.monotonic() < end, (counts(), places(), open(file).read())
         time.sleep(0.05)

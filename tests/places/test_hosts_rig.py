@@ -84,7 +84,7 @@ class Echo:
     def said(self, seconds: float) -> bytes:
         """Return what is said within these seconds."""
         assert self.process.stdout is not None
-        ready = select.select([self.process.stdout], [], [], seconds)[0]
+        ready = select.select([self.process.stdout], [], [], max(0.0, seconds))[0]
         return os.read(self.process.stdout.fileno(), 1 << 16) if ready else b""
 
     def end(self) -> int:

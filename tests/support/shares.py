@@ -6,8 +6,8 @@ names, that are the same each time. The examples of hypothesis are others in eve
 
 So it is with files whose tests each take a second of a real ``bd``, agent or fleet: a run of
 everything has one of ``n`` tests of each, drawn anew each day. A file that is named runs whole.
-With ``BW_DRAW``, a word that ``.ci/run`` makes of the day, all is drawn by that word: in time, each
-case and each version of a peer runs there.
+With ``TESTS_DRAWN_BY``, a word that ``.ci/run`` makes of the day, all is drawn by that word: in
+time, each case and each version of a peer runs there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from datetime import date
 import pytest
 from hypothesis import HealthCheck, settings
 
-DRAW = os.environ.get("BW_DRAW", "")
+DRAW = os.environ.get("TESTS_DRAWN_BY", "")
 WHOLE, SOME = 100, 30
 """Examples of hypothesis for each test that names no number: its own default, and our share."""
 
@@ -31,8 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "daily(n): one of n tests of this file is drawn each day")
     # A busy machine is no fault of a test.
     slow = [HealthCheck.too_slow]
-    settings.register_profile("whole", suppress_health_check=slow)
-    settings.register_profile("some", max_examples=SOME, suppress_health_check=slow)
+    settings.register_profile("whole", suppress_health_check=slow, deadline=None)
+    settings.register_profile("some", settings.get_profile("whole"), max_examples=SOME)
     settings.load_profile("whole" if config.getoption("every_version") else "some")
 
 

@@ -8,7 +8,7 @@ that must do the same on every tracker on one of three (what a tracker itself mu
 ``tests/contracts`` asks of each), and what both agents must pass with one of them: claude, which
 computes twice as long as codex, is a quarter. So are the brokers of dispatcherd, the executors of
 RRQ, and the workers in other languages where the kit tries them. Continuous integration draws anew
-each day (``BW_DRAW``).
+each day (``TESTS_DRAWN_BY``).
 """
 
 from __future__ import annotations

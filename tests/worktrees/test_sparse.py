@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from beads_workers.attempts.work import Workplace
@@ -53,7 +53,6 @@ FOLDERS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(FOLDERS)
 def test_git_takes_any_cone_and_gives_it_back(
     tmp_path_factory: pytest.TempPathFactory, folders: list[str]
